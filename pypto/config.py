@@ -1,0 +1,60 @@
+"""The frozen configuration of a call, held in a context variable and changed only by `with override(...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from pypto.errors import CallError
+from pypto.platform import platform_of
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a run may choose. No field changes a number that a program computes.
+
+    Attributes:
+      platform: a row of the platform table; what a kernel is lowered for.
+      check: whether the reference executor tracks elements that were never written or are not valid.
+      verify: whether the verifier runs between passes.
+    """
+
+    platform: str = "a2a3sim"
+    check: bool = True
+    verify: bool = False
+
+    def __post_init__(self) -> None:
+        platform_of(self.platform)
+
+
+_current: ContextVar[Config] = ContextVar("pypto_config", default=Config())  # noqa: B039 - Config is frozen
+
+
+def current() -> Config:
+    """The configuration in force."""
+    return _current.get()
+
+
+@contextmanager
+def override(**changes: Any) -> Iterator[Config]:
+    """Change fields for the length of a `with` block.
+
+    >>> with override(platform="a5sim") as config:
+    ...     current().platform
+    'a5sim'
+
+    Errors:
+      PL606 for a field that does not exist.
+    """
+    known = {f.name for f in fields(Config)}
+    for name in changes:
+        if name not in known:
+            raise CallError("PL606", f"there is no configuration field {name!r}", fix=f"one of {', '.join(sorted(known))}")
+    token = _current.set(replace(_current.get(), **changes))
+    try:
+        yield _current.get()
+    finally:
+        _current.reset(token)

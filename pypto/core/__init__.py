@@ -1,0 +1,1 @@
+"""The core: abstract values, ops, traces, the IR and its printer."""

@@ -1,0 +1,247 @@
+"""The IR: variables, literals, equations and jaxprs. One data structure at every level, frozen once traced.
+
+A nested body (of a loop, a branch, a region) sits in its equation's params and may use the variables of the bodies
+around it, as regions do in MLIR; an outlined kernel is closed. A variable of tile type is a *cell* until the pass
+`promote_cells` has run: `set` updates it in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pypto.core.avals import Aval
+from pypto.errors import InternalError
+from pypto.source import Frame, Source
+
+if TYPE_CHECKING:
+    from pypto.core.op import Op
+
+
+@dataclass(eq=False, slots=True)
+class Var:
+    """One value of a program. Equal only to itself; `name` is the user's and only for showing."""
+
+    aval: Aval
+    name: str = ""
+
+    def __repr__(self) -> str:
+        return f"Var({self.name or '_'}: {self.aval})"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant scalar."""
+
+    value: Any
+    aval: Aval
+
+    def __repr__(self) -> str:
+        return f"Literal({self.value}: {self.aval})"
+
+
+Atom = Var | Literal
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Eqn:
+    """`outs = op[params](ins)`, written at `source`."""
+
+    op: Op
+    ins: tuple[Atom, ...]
+    outs: tuple[Var, ...]
+    params: dict[str, Any]
+    source: Frame | Source | None = None
+
+    def bodies(self) -> Iterator[Jaxpr]:
+        """The nested bodies, in the order of the params."""
+        for value in self.params.values():
+            if isinstance(value, Jaxpr):
+                yield value
+
+    def replace(self, **changes: Any) -> Eqn:
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, eq=False)
+class Jaxpr:
+    """Inputs, equations in order, outputs."""
+
+    invars: tuple[Var, ...]
+    eqns: tuple[Eqn, ...]
+    outs: tuple[Atom, ...]
+    name: str = ""
+    facts: frozenset[str] = field(default_factory=frozenset)
+
+    def replace(self, **changes: Any) -> Jaxpr:
+        return replace(self, **changes)
+
+    def __str__(self) -> str:
+        from pypto.core.printer import show
+
+        return show(self)
+
+    def walk(self) -> Iterator[Eqn]:
+        """Every equation, outer before inner, in program order."""
+        stack: list[Iterator[Eqn]] = [iter(self.eqns)]
+        while stack:
+            for eqn in stack[-1]:
+                yield eqn
+                inner = [e for body in eqn.bodies() for e in body.eqns]
+                if inner:
+                    stack.append(iter(inner))
+                    break
+            else:
+                stack.pop()
+
+    def count(self) -> int:
+        """How many equations there are, nested ones included."""
+        return sum(1 for _ in self.walk())
+
+
+def free_vars(jaxpr: Jaxpr) -> tuple[Var, ...]:
+    """Variables a body uses but neither takes nor makes, in order of first use."""
+    bound: set[Var] = set()
+    free: dict[Var, None] = {}
+
+    def visit(j: Jaxpr) -> None:
+        bound.update(j.invars)
+        for eqn in j.eqns:
+            note(eqn.ins)
+            for body in eqn.bodies():
+                visit(body)
+            bound.update(eqn.outs)
+        note(j.outs)
+
+    def note(atoms: Sequence[Atom]) -> None:
+        for a in atoms:
+            if isinstance(a, Var) and a not in bound:
+                free.setdefault(a)
+
+    visit(jaxpr)
+    return tuple(free)
+
+
+def rename(jaxpr: Jaxpr, mapping: dict[Var, Atom], *, copy: bool = False) -> Jaxpr:
+    """Replace variables by atoms, in every nested body; with `copy`, give everything made inside a new variable."""
+    table: dict[Var, Atom] = dict(mapping)
+
+    def use(a: Atom) -> Atom:
+        return table.get(a, a) if isinstance(a, Var) else a
+
+    def define(v: Var) -> Var:
+        if copy:
+            table[v] = fresh = Var(v.aval, v.name)
+            return fresh
+        return v
+
+    def body(j: Jaxpr) -> Jaxpr:
+        invars = tuple(define(v) for v in j.invars)
+        eqns = []
+        for e in j.eqns:
+            ins = tuple(use(a) for a in e.ins)
+            params = {k: body(p) if isinstance(p, Jaxpr) else p for k, p in e.params.items()}
+            eqns.append(Eqn(e.op, ins, tuple(define(v) for v in e.outs), params, e.source))
+        return j.replace(invars=invars, eqns=tuple(eqns), outs=tuple(use(a) for a in j.outs))
+
+    return body(jaxpr)
+
+
+def alpha_equal(a: Jaxpr, b: Jaxpr) -> bool:
+    """Whether two jaxprs are the same program up to the names and identities of their variables and index atoms."""
+    left: dict[Var, Var] = {}
+    right: dict[Var, Var] = {}
+    atoms: dict[str, str] = {}
+
+    def bind(x: Var, y: Var) -> bool:
+        left[x], right[y] = y, x
+        return aval(x.aval, y.aval)
+
+    def aval(x: Aval, y: Aval) -> bool:
+        return type(x) is type(y) and _shape_text(x, atoms, 0) == _shape_text(y, atoms, 1)
+
+    def atom(x: Atom, y: Atom) -> bool:
+        if isinstance(x, Var) and isinstance(y, Var):
+            return left[x] is y if x in left else x is y and y not in right
+        return (
+            isinstance(x, Literal)
+            and isinstance(y, Literal)
+            and x.aval == y.aval
+            and type(x.value) is type(y.value)
+            and repr(x.value) == repr(y.value)
+        )
+
+    def param(x: Any, y: Any) -> bool:
+        if isinstance(x, Jaxpr) and isinstance(y, Jaxpr):
+            return body(x, y)
+        return type(x) is type(y) and x == y
+
+    def many(xs: Sequence[Any], ys: Sequence[Any], same: Any) -> bool:
+        return len(xs) == len(ys) and all(same(x, y) for x, y in zip(xs, ys, strict=True))
+
+    def eqn(x: Eqn, y: Eqn) -> bool:
+        return (
+            x.op is y.op
+            and many(x.ins, y.ins, atom)
+            and x.params.keys() == y.params.keys()
+            and all(param(x.params[k], y.params[k]) for k in x.params)
+            and many(x.outs, y.outs, bind)
+        )
+
+    def body(x: Jaxpr, y: Jaxpr) -> bool:
+        return many(x.invars, y.invars, bind) and many(x.eqns, y.eqns, eqn) and many(x.outs, y.outs, atom)
+
+    return body(a, b)
+
+
+def _shape_text(aval: Aval, atoms: dict[str, str], side: int) -> str:
+    """The abstract value as text in which index atoms are numbered by first appearance, so that sides can be compared."""
+    text = repr(aval)
+    for extent in aval.shape:
+        if not isinstance(extent, int):
+            for a in sorted(extent.atoms()):
+                number = atoms.setdefault(f"{side}:{a.key}", f"${sum(k.startswith(f'{side}:') for k in atoms)}")
+                text = text.replace(a.key, number)
+    return text
+
+
+def check(jaxpr: Jaxpr) -> None:
+    """Structural check: every variable is made once, before its uses, and every output exists.
+
+    Errors:
+      PL901 naming the first equation that breaks this.
+    """
+    made: set[Var] = set()
+
+    def define(v: Var, where: str) -> None:
+        if v in made:
+            raise InternalError("PL901", f"{v} is made twice, again by {where}")
+        made.add(v)
+
+    visible: set[Var] = set()
+
+    def use(a: Atom, where: str) -> None:
+        if isinstance(a, Var) and a not in visible:
+            raise InternalError("PL901", f"{a} is used by {where} before it is made")
+
+    def body(j: Jaxpr) -> None:
+        inside: list[Var] = []
+        for v in j.invars:
+            define(v, f"the inputs of {j.name or 'a body'}")
+            inside.append(v)
+        visible.update(inside)
+        for e in j.eqns:
+            for a in e.ins:
+                use(a, e.op.name)
+            for b in e.bodies():
+                body(b)
+            for v in e.outs:
+                define(v, e.op.name)
+                visible.add(v)
+                inside.append(v)
+        for a in j.outs:
+            use(a, "the outputs")
+        visible.difference_update(inside)
+
+    body(jaxpr)

@@ -1,0 +1,218 @@
+"""The op object: one op, one object, one place. Its slots hold everything anyone asks of it.
+
+Ops are made by the family decorators of `pypto.lax.families`; nothing else keeps a table by op.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pypto.core.avals import Aval
+from pypto.errors import InternalError, NumericsError
+
+
+@dataclass(frozen=True)
+class No:
+    """A rule that does not exist, and why; the reason is the text of the error."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Native:
+    """The PTO instruction that is this op."""
+
+    mnemonic: str
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The result is the contract's, bit for bit; `rule` names the row of `numerics.CONTRACT`."""
+
+    rule: str
+
+
+@dataclass(frozen=True)
+class Ulp:
+    """The result is within this many units in the last place of the mathematical value."""
+
+    bound: float
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """Element i of the output needs element i of every operand (after broadcasting): every axis may be cut."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Axes named by letters, as einsum does: a letter missing from `output` is reduced.
+
+    >>> Labels(("mk", "kn"), "mn").reduced
+    frozenset({'k'})
+    """
+
+    inputs: tuple[str, ...]
+    output: str
+
+    @property
+    def reduced(self) -> frozenset[str]:
+        return frozenset("".join(self.inputs)) - frozenset(self.output) - {"1"}
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Elements are moved, not computed with: what holds for an element moves with it."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Every element of the output may need every element of the operands: no axis may be cut."""
+
+
+@dataclass(frozen=True)
+class Structural:
+    """Control, memory or metadata: the executors know this op by name."""
+
+
+Axes = Pointwise | Labels | Moves | Whole | Structural
+AxesRule = Axes | Callable[..., Axes]
+
+
+@dataclass(eq=False)
+class Op:
+    """One operation.
+
+    Attributes:
+      name: unique; what the printer shows.
+      abstract: `(*avals, **params) -> aval or tuple of avals`.
+      meaning: `(*arrays, **params) -> array` on NumPy; a decomposition is a meaning written in other ops.
+      axes: how each axis may be cut, or a function of `(*avals, **params)` that says so.
+      valid: `(*valid shapes, **params) -> valid shape`; None for ops without tile results.
+      reads, writes: positions of operands read or written through (refs, or tiles updated in place).
+      refs: positions of operands that are handles; a handle at any other position is loaded first.
+      prepare: brings the arguments of a call to operands (dtypes, literals); None keeps them.
+      crops: the meaning sees the valid region of its operands only.
+      sees_valid: the meaning takes the valid shape of its first operand as keyword `valid`.
+      taint: how shadow bits pass through, where the axes do not say it: `(taints, arrays, params)` -> bool array or None.
+      hazard: `(*arrays) -> (text, mask)`: elements for which the contract calls the op an error in checked runs.
+      index: positions of operands that choose an address: an element nobody wrote may not reach them.
+      unit: which unit runs it: vector, cube, move, scalar or control.
+      accepts: dtypes of the data operands; None when `abstract` decides.
+      jvp, transpose, batching, cpu, pto: the rule, or `No(reason)`.
+      exact: `Exact(rule)` or `Ulp(bound)`.
+      golden: dotted name of the JAX function that computes the same, or None.
+      samples: makes `(args, params)` pairs that tests run.
+    """
+
+    name: str
+    abstract: Callable[..., Any]
+    meaning: Callable[..., Any]
+    axes: AxesRule
+    samples: Callable[[], list[tuple[tuple[Any, ...], dict[str, Any]]]]
+    doc: str
+    signature: inspect.Signature
+    valid: Callable[..., Any] | None = None
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    refs: tuple[int, ...] = ()
+    prepare: Callable[[Op, tuple[Any, ...]], tuple[Any, ...]] | None = None
+    crops: bool = False
+    sees_valid: bool = False
+    taint: Callable[..., Any] | None = None
+    hazard: Callable[..., Any] | None = None
+    index: tuple[int, ...] = ()
+    unit: str = "vector"
+    accepts: frozenset[Any] | None = None
+    jvp: Any = field(default_factory=lambda: No("derivatives are not built yet"))
+    transpose: Any = field(default_factory=lambda: No("derivatives are not built yet"))
+    batching: Any = field(default_factory=lambda: No("batching is not built yet"))
+    cpu: Any = field(default_factory=lambda: No("the compiled executor is not built yet"))
+    pto: Native | No = field(default_factory=lambda: No("it has no PTO instruction of its own"))
+    exact: Exact | Ulp = field(default_factory=lambda: Exact("movement"))
+    golden: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name in OPS:
+            raise InternalError("PL901", f"there are two ops called {self.name}")
+        if not self.doc:
+            raise InternalError("PL901", f"op {self.name} has no docstring: it is the manual page")
+        OPS[self.name] = self
+        self.__doc__ = self.doc
+        self.__name__ = self.name
+        kinds = self.signature.parameters.values()
+        self.operands = tuple(p.name for p in kinds if p.kind is not inspect.Parameter.KEYWORD_ONLY)
+        self.options = tuple(p.name for p in kinds if p.kind is inspect.Parameter.KEYWORD_ONLY)
+        self.defaults = {p.name: p.default for p in kinds if p.default is not inspect.Parameter.empty}
+        # a valid rule that depends on the physical shape of the first operand asks for it as `old`
+        self.valid_sees_shape = self.valid is not None and "old" in inspect.signature(self.valid).parameters
+        self.variadic = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in kinds)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        """Apply to operands, then options by position or by keyword."""
+        if self.variadic:
+            operands = args
+        else:
+            operands, extra = args[: len(self.operands)], args[len(self.operands) :]
+            params = self._options(extra, params)
+            for name in self.operands[len(operands) :]:
+                if name not in params:
+                    raise TypeError(f"{self.name}() misses `{name}`: {self.name}{self.signature}")
+                operands = (*operands, params.pop(name))
+        for name, default in self.defaults.items():
+            params.setdefault(name, default)
+        unknown = params.keys() - set(self.options)
+        if unknown:
+            raise TypeError(f"{self.name}() has no option `{sorted(unknown)[0]}`: {self.name}{self.signature}")
+        return self.bind(*operands, **params)
+
+    def _options(self, extra: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
+        if len(extra) > len(self.options):
+            raise TypeError(f"{self.name}() takes {len(self.operands) + len(self.options)} arguments: {self.name}{self.signature}")
+        for name, value in zip(self.options, extra, strict=False):
+            if name in params:
+                raise TypeError(f"{self.name}() got `{name}` twice")
+            params[name] = value
+        return params
+
+    def bind(self, *operands: Any, **params: Any) -> Any:
+        """Hand the call to the current trace, which decides what it becomes."""
+        from pypto.core.trace import current_trace
+
+        trace = current_trace()
+        operands = trace.operands(self, operands)
+        if self.prepare is not None:
+            operands = self.prepare(self, operands)
+        return trace.process(self, operands, params)
+
+    def abstract_eval(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
+        """The abstract results, always as a tuple."""
+        result = self.abstract(*avals, **params)
+        return result if isinstance(result, tuple) else (result,)
+
+    def axes_of(self, avals: Sequence[Aval], params: dict[str, Any]) -> Axes:
+        """How the axes of one application may be cut."""
+        return self.axes(*avals, **params) if callable(self.axes) else self.axes
+
+    def rule(self, slot: str) -> Callable[..., Any]:
+        """The rule in a slot.
+
+        Errors:
+          PL703 with the reason when there is none.
+        """
+        value = getattr(self, slot)
+        if isinstance(value, No):
+            raise NumericsError("PL703", f"{self.name} has no {slot} rule: {value.reason}")
+        return value
+
+
+OPS: dict[str, Op] = {}
+"""Every op, by name. Filled by the decorators when `pypto.lax` is imported; read-only afterwards."""
+STRUCTURAL = ("loop", "cond", "region", "call", "alloc", "get", "set")
+"""The ops that traces and passes may know by name."""

@@ -1,0 +1,235 @@
+"""Dispatch by context only: the current trace decides what an op call becomes.
+
+There are no levels and no inspection of the data: whoever wants another behaviour sets another trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pypto import dtypes, numerics
+from pypto.core.array import Array, Operators, to_numpy
+from pypto.core.avals import ArrayAval, Aval, ScalarAval, scalar
+from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
+from pypto.core.op import Op
+from pypto.dtypes import DType, dtype_of
+from pypto.errors import BodyError, InternalError
+from pypto.source import Frame, Source, user_frame
+
+
+class Trace:
+    """What happens to an op call. `strict` traces do not promote dtypes (kernels); the others do as JAX does."""
+
+    strict = False
+
+    def operands(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arguments as this trace's values; numbers stay numbers until `Op.prepare` knows their dtype."""
+        return args
+
+    def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+
+class EvalTrace(Trace):
+    """No tracing: evaluate at once on NumPy and return a concrete `Array`."""
+
+    def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if op.unit == "control":
+            raise BodyError("PL112", f"{op.name} only exists while a kernel is traced", fix="call it inside a @pl.jit kernel")
+        avals = [aval_of(a) for a in args]
+        expected = op.abstract_eval(avals, params)
+        result = op.meaning(*(concrete(a, v) for a, v in zip(args, avals, strict=True)), **params)
+        results = result if isinstance(result, tuple) else (result,)
+        outs = tuple(Array(np.asarray(r), aval.dtype) for r, aval in zip(results, expected, strict=True))
+        for out, raw, aval in zip(outs, results, expected, strict=True):
+            if out.shape != aval.shape or np.asarray(raw).dtype != aval.dtype.storage:
+                found = f"{np.asarray(raw).dtype}{list(out.shape)}"
+                raise InternalError("PL901", f"{op.name}: its meaning gave {found}, its abstract rule {aval}")
+        return outs if len(outs) > 1 else outs[0]
+
+
+EVAL = EvalTrace()
+_current: ContextVar[Trace] = ContextVar("pypto_trace", default=EVAL)  # noqa: B039 - it holds no state
+T = TypeVar("T", bound=Trace)
+
+
+def current_trace() -> Trace:
+    """The trace in force in this context."""
+    return _current.get()
+
+
+@contextmanager
+def tracing(trace: T) -> Iterator[T]:
+    """Make `trace` the current one for the length of a `with` block."""
+    token = _current.set(trace)
+    try:
+        yield trace
+    finally:
+        _current.reset(token)
+
+
+@dataclass(eq=False)
+class Scope:
+    """A body under construction. `open` turns False when it is finished: what it made may not be used after that."""
+
+    kind: str
+    parent: Scope | None = None
+    eqns: list[Eqn] = field(default_factory=list)
+    open: bool = True
+    where: Frame | Source | None = None
+
+
+class Tracer(Operators):
+    """A value while a program is traced: stands for the variable `var` made in `scope`."""
+
+    __slots__ = ("scope", "trace", "var")
+
+    def __init__(self, trace: JaxprTrace, var: Var, scope: Scope) -> None:
+        self.trace, self.var, self.scope = trace, var, scope
+
+    @property
+    def aval(self) -> Aval:
+        return self.var.aval
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.aval.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.rank
+
+    @property
+    def dtype(self) -> DType:
+        return self.aval.dtype
+
+    def __repr__(self) -> str:
+        return f"<traced {self.var.name or 'value'}: {self.aval}>"
+
+    def __bool__(self) -> bool:
+        raise self._no("no truth value", "use `if` as a statement of the kernel body, or lax.select")
+
+    def __int__(self) -> int:
+        raise self._no("no integer value", "keep it as a traced scalar; shapes and Python code need constants")
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        raise self._no("no number yet", "keep it as a traced value")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a scalar has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        raise self._no("no elements to iterate over while it is traced", "index it, or loop with pl.range")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise self._no("no data while it is traced", "use pypto.lax or pl operations on it, not NumPy's")
+
+    def _no(self, what: str, fix: str) -> BodyError:
+        name = f"`{self.var.name}`" if self.var.name else "a traced value"
+        return BodyError("PL106", f"{name} ({self.aval}) has {what}", fix=fix)
+
+
+class JaxprTrace(Trace):
+    """Builds a jaxpr: every op call becomes an equation of the innermost open scope."""
+
+    tracer: Callable[[JaxprTrace, Var, Scope], Any] = Tracer
+
+    def __init__(self) -> None:
+        self.scope = Scope("body")
+
+    def wrap(self, var: Var) -> Any:
+        """The tracer for a variable of the current scope."""
+        return self.tracer(self, var, self.scope)
+
+    def new(self, aval: Aval, name: str = "") -> Any:
+        """A fresh input of the current scope."""
+        return self.wrap(Var(aval, name))
+
+    @contextmanager
+    def inside(self, kind: str) -> Iterator[Scope]:
+        """Trace into a nested body for the length of a `with` block."""
+        self.scope = scope = Scope(kind, self.scope, where=user_frame())
+        try:
+            yield scope
+        finally:
+            scope.open = False
+            assert scope.parent is not None
+            self.scope = scope.parent
+
+    def atom(self, x: Any) -> Atom:
+        """The operand of an equation for a value: its variable, or a literal."""
+        if isinstance(x, Tracer):
+            if x.trace is not self:
+                raise BodyError("PL110", f"{x!r} belongs to another trace, which has ended", fix="pass it in as an argument")
+            if not x.scope.open:
+                raise leaked(x)
+            return x.var
+        if isinstance(x, Literal):
+            return x
+        aval = aval_of(x)
+        return Literal(concrete(x, aval)[()], aval)
+
+    def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        outs = self.emit(op, [self.atom(a) for a in args], params)
+        return tuple(map(self.wrap, outs)) if len(outs) != 1 else self.wrap(outs[0])
+
+    def emit(self, op: Op, ins: Sequence[Atom], params: dict[str, Any], avals: Sequence[Aval] | None = None) -> tuple[Var, ...]:
+        """Append an equation; its results' abstract values come from the op unless given."""
+        results = op.abstract_eval([a.aval for a in ins], params) if avals is None else avals
+        outs = tuple(Var(a) for a in results)
+        self.scope.eqns.append(Eqn(op, tuple(ins), outs, params, user_frame()))
+        return outs
+
+    def finish(self, invars: Sequence[Any], outs: Sequence[Any], name: str = "") -> Jaxpr:
+        """The jaxpr of everything traced so far in the current scope."""
+        return Jaxpr(tuple(t.var for t in invars), tuple(self.scope.eqns), tuple(self.atom(o) for o in outs), name)
+
+
+_LEFT = {
+    "loop": "a loop body is traced once, not run: a Python list cannot collect one value per iteration",
+    "cond": "a branch ends with its arm",
+    "region": "a region ends with its `with` block",
+}
+
+
+def leaked(x: Tracer) -> BodyError:
+    """The error for a value used after the body that made it has ended."""
+    name = f"`{x.var.name}`" if x.var.name else f"a value ({x.aval})"
+    return BodyError(
+        "PL110",
+        f"{name} was made inside a {x.scope.kind} that has ended; {_LEFT.get(x.scope.kind, 'its trace is over')}",
+        fix="assign it to a name, write it into a tensor, or use pl.unroll to repeat the body at compile time",
+    )
+
+
+def aval_of(x: Any) -> Aval:
+    """The abstract value of anything an op may be given."""
+    if isinstance(x, Tracer | Array | Literal):
+        return x.aval
+    if isinstance(x, bool | np.bool_):
+        return scalar(dtypes.BOOL, weak=True)
+    if isinstance(x, int):
+        return scalar(dtypes.INT32 if -(2**31) <= x < 2**31 else dtypes.INT64, weak=True)
+    if isinstance(x, float):
+        return scalar(dtypes.FP32, weak=True)
+    raw = to_numpy(x)
+    return ArrayAval(raw.shape, dtype_of(raw.dtype))
+
+
+def concrete(x: Any, aval: Aval) -> np.ndarray:
+    """The NumPy value of a concrete operand, in the storage dtype of its abstract value."""
+    if isinstance(x, Literal):
+        x = x.value
+    if isinstance(x, bool | int | float) and isinstance(aval, ScalarAval):
+        return np.asarray(numerics.round_literal(x, aval.dtype))
+    return np.asarray(to_numpy(x), dtype=aval.dtype.storage)

@@ -1,0 +1,159 @@
+"""The error family: every error has a code, the user's line with a caret, what was found, and a fix."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pypto.source import Frame, Source, resolve, user_source
+
+CODES: dict[str, str] = {
+    # PL1xx: what a body may contain
+    "PL101": "a statement that a kernel body may not contain",
+    "PL102": "a loop target, assignment target or parameter list that cannot be traced",
+    "PL103": "a plain `range` in a `for` statement",
+    "PL104": "a `for` or `with` statement over something that is neither a pl loop nor a pl scope",
+    "PL105": "a loop or scope placed where it may not stand",
+    "PL106": "a traced value used where Python needs a plain one",
+    "PL107": "a `return` that is not the last thing its body does",
+    "PL108": "an expression that a kernel body may not contain",
+    "PL109": "a function whose source cannot be read",
+    "PL110": "a value that outlived the loop, branch or region that made it",
+    "PL111": "a name that is unset on some path",
+    "PL112": "a kernel or kernel operation called where it cannot run",
+    "PL113": "a captured Python value that cannot be part of a program's key",
+    # PL2xx: outputs and directions
+    "PL201": "an output parameter's name given to another value",
+    "PL202": "an output that is never written",
+    "PL203": "a store into a parameter that was not declared an output",
+    "PL204": "an output that was only partly written",
+    "PL205": "a tile that is written in place and never read again",
+    "PL206": "a carried or merged name that changes type",
+    "PL207": "an in-place update through a name that another name still shares",
+    "PL208": "the initial value of a carry, read after its loop",
+    "PL209": "the result of a function that returns nothing",
+    # PL3xx: shapes, dtypes, valid regions
+    "PL301": "shapes that do not match",
+    "PL302": "dtypes that do not match",
+    "PL303": "a window past the extent of what it looks into",
+    "PL304": "an extent that must be known when the kernel is traced",
+    "PL305": "a dtype that the operation does not take",
+    "PL306": "elements outside the valid region, or never written, that reach an output",
+    "PL307": "an operation or keyword of the other level",
+    "PL308": "an argument value that the operation does not take",
+    # PL4xx: memory and placement
+    "PL401": "a memory space that cannot hold or exchange this value",
+    # PL5xx: tasks
+    "PL501": "an operation on data outside a region, in an orchestration body",
+    "PL502": "an spmd body that neither reads its block index nor dispatches a kernel",
+    # PL6xx: calls, cache, config
+    "PL601": "a call with the wrong arguments",
+    "PL602": "an argument whose dtype or shape is not the declared one",
+    "PL603": "an in/out argument that was left out",
+    "PL604": "an output array that cannot be written",
+    "PL605": "arguments that share memory",
+    "PL606": "a configuration value that does not exist",
+    # PL7xx: numerics and comparison
+    "PL701": "results that differ from the golden",
+    "PL702": "a golden or a specification that cannot be used",
+    "PL703": "a rule that an operation does not have",
+    "PL704": "an integer division by zero",
+    # PL9xx: internal
+    "PL901": "a broken invariant: this is a bug in pypto",
+}
+"""THE code table: what each code is about, in one line. `docs/errors.md` has a lesson for each."""
+
+
+class PyptoError(Exception):
+    """Base of all errors of this library.
+
+    Attributes:
+      code: a key of `CODES`.
+      message: what was found, with values and shapes.
+      fix: what to write instead.
+      source: the user's place, or None when there is none.
+    """
+
+    family: ClassVar[str] = ""
+
+    def __init__(self, code: str, message: str, *, fix: str = "", at: Frame | Source | None = None) -> None:
+        if code not in CODES or not code.startswith(self.family):
+            raise AssertionError(f"{code} is not a code of {type(self).__name__}")
+        self.code = code
+        self.message = message
+        self.fix = fix
+        self.source: Source | None = resolve(at) if at is not None else user_source()
+        super().__init__(self.render())
+
+    def render(self) -> str:
+        """The whole message: code, sentence, snippet with caret, fix."""
+        parts = [f"{self.code}: {self.message}"]
+        if self.source is not None:
+            parts.append(self.source.snippet())
+        if self.fix:
+            parts.append(f"  fix: {self.fix}")
+        return "\n".join(parts)
+
+
+class BodyError(PyptoError):
+    """A kernel body contains something that cannot be traced."""
+
+    family = "PL1"
+
+
+class OutputError(PyptoError):
+    """A write is lost, missing, or goes where it may not."""
+
+    family = "PL2"
+
+
+class ShapeError(PyptoError):
+    """Shapes, dtypes or valid regions do not fit."""
+
+    family = "PL3"
+
+
+class MemorySpaceError(PyptoError):
+    """A memory space cannot hold or exchange a value."""
+
+    family = "PL4"
+
+
+class TaskError(PyptoError):
+    """Work is placed or ordered in a way that cannot run."""
+
+    family = "PL5"
+
+
+class CallError(PyptoError, TypeError):
+    """A kernel was called with arguments it cannot take."""
+
+    family = "PL6"
+
+
+class NumericsError(PyptoError):
+    """A comparison failed, or a numeric rule does not exist."""
+
+    family = "PL7"
+
+
+class InternalError(PyptoError):
+    """An invariant of pypto itself is broken."""
+
+    family = "PL9"
+
+
+class PyptoWarning(UserWarning):
+    """Something legal that is probably a mistake; carries a code like an error does."""
+
+
+def warning_text(code: str, message: str, *, fix: str = "", at: Frame | Source | None = None) -> str:
+    """The text of a `PyptoWarning`, in the same form as an error.
+
+    >>> warning_text("PL208", "`init` was carried", fix="read `total`", at=Source("k.py", 2)).splitlines()[0]
+    'PL208: `init` was carried'
+    """
+    if code not in CODES:
+        raise AssertionError(f"{code} is not in the code table")
+    source = resolve(at) if at is not None else user_source()
+    parts = [f"{code}: {message}", *([source.snippet()] if source else []), *([f"  fix: {fix}"] if fix else [])]
+    return "\n".join(parts)

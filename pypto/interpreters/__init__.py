@@ -1,0 +1,1 @@
+"""Interpreters of the IR: they know op slots, and by name only the structural ops."""

@@ -1,0 +1,411 @@
+"""The reference executor: NumPy, one op at a time, from the ops' meanings. It says what every program means.
+
+With `check` it also tracks shadow bits and reports elements nobody wrote, or that are not valid, once they become
+visible: in an output, an index, a bound or a branch. Bounds of every access are checked always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pypto.core.avals import Aval, RefAval
+from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
+from pypto.errors import InternalError, NumericsError, PyptoError, ShapeError
+from pypto.interpreters.shadow import Taint, either, outside, propagate
+from pypto.source import resolve
+
+
+@dataclass(slots=True)
+class Value:
+    """A tile, an array or a scalar at run time. `valid` is the leading extent of each axis that holds data."""
+
+    data: np.ndarray
+    valid: tuple[int, ...]
+    taint: Taint = None
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Memory: its elements, which of them were written, and which of those are tainted.
+
+    `written` is None for memory that was full from the start. `tainted` is kept in checked runs only.
+    """
+
+    data: np.ndarray
+    written: np.ndarray | None = None
+    tainted: np.ndarray | None = None
+    name: str = ""
+    visible: bool = False
+
+
+@dataclass(slots=True)
+class Ref:
+    """A handle: the buffer, and its arrays seen through the window."""
+
+    buffer: Buffer
+    data: np.ndarray
+    written: np.ndarray | None
+    tainted: np.ndarray | None
+
+    @staticmethod
+    def whole(buffer: Buffer) -> Ref:
+        return Ref(buffer, buffer.data, buffer.written, buffer.tainted)
+
+    def through(self, window: Callable[[np.ndarray], np.ndarray]) -> Ref:
+        """The same buffer through a further window."""
+        return Ref(self.buffer, window(self.data), *(None if a is None else window(a) for a in (self.written, self.tainted)))
+
+
+class Machine:
+    """Runs jaxprs. `kernels` are the outlined bodies that `call` launches."""
+
+    def __init__(self, kernels: Mapping[str, Jaxpr] | None = None, *, check: bool = True) -> None:
+        self.kernels = dict(kernels or {})
+        self.check = check
+        self.env: dict[Var, Any] = {}
+
+    # ---- running ----
+
+    def run(self, jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
+        """Run a body on run-time values; returns its outputs."""
+        self.env.update(zip(jaxpr.invars, args, strict=True))
+        for eqn in jaxpr.eqns:
+            self.execute(eqn)
+        return [self.read(a) for a in jaxpr.outs]
+
+    def read(self, a: Atom) -> Any:
+        return Value(np.asarray(a.value), np.shape(a.value)) if isinstance(a, Literal) else self.env[a]
+
+    def execute(self, eqn: Eqn) -> None:
+        """Run one equation; an error that has no place of its own gets the equation's."""
+        ins = [self.read(a) for a in eqn.ins]
+        handler = _HANDLERS.get(eqn.op.name)
+        try:
+            self._check_addresses(eqn, ins)
+            outs = handler(self, eqn, ins) if handler else (self.compute(eqn, ins),)
+        except PyptoError as error:
+            raise _placed(error, eqn) from None
+        self.env.update(zip(eqn.outs, outs, strict=True))
+
+    def _check_addresses(self, eqn: Eqn, ins: Sequence[Any]) -> None:
+        """An element nobody wrote may not decide an address, a bound or a branch."""
+        for i in eqn.op.index:
+            if i >= len(ins):
+                break
+            if isinstance(ins[i], Value) and ins[i].taint is not None:
+                raise ShapeError(
+                    "PL306",
+                    f"operand {i} of {eqn.op.name} depends on an element that nobody wrote or that is not valid",
+                    fix="write the element before it is read as an index, a bound or a condition",
+                    at=eqn.source,
+                )
+
+    def compute(self, eqn: Eqn, ins: Sequence[Value]) -> Value:
+        """Apply an op's meaning, and carry valid region and taint along."""
+        op, params, aval = eqn.op, eqn.params, eqn.outs[0].aval
+        self._check_hazard(eqn, ins)
+        arrays = [v.data for v in ins]
+        avals = [a.aval for a in eqn.ins]
+        taints = [v.taint for v in ins]
+        given = dict(params)
+        if op.sees_valid:
+            given["valid"] = ins[0].valid
+        if op.crops:
+            arrays = [a[tuple(slice(0, n) for n in v.valid)] for a, v in zip(arrays, ins, strict=True)]
+            taints = [None if t is None else t[tuple(slice(0, n) for n in v.valid)] for t, v in zip(taints, ins, strict=True)]
+        with np.errstate(all="ignore"):
+            result = np.asarray(op.meaning(*arrays, **given))
+        self._check_result(eqn, result, aval)
+        cropped = result.shape
+        taint = propagate(op, avals, arrays, taints, given, cropped) if self.check else None
+        shape = tuple(d for d in aval.shape if isinstance(d, int))
+        valid = self._valid(op, ins, params, shape)
+        if op.crops and cropped != shape:
+            result, taint = _padded(result, shape), None if taint is None else _padded(taint, shape)
+        return Value(result, valid, taint)
+
+    @staticmethod
+    def _valid(op: Any, ins: Sequence[Value], params: dict[str, Any], shape: tuple[int, ...]) -> tuple[int, ...]:
+        if op.valid is None or not shape:
+            return shape
+        operands = [v.valid if v.data.ndim or i not in op.index else int(v.data) for i, v in enumerate(ins)]
+        extra = {"old": ins[0].data.shape} if op.valid_sees_shape else {}
+        return tuple(op.valid(*operands, **params, **extra))
+
+    @staticmethod
+    def _check_result(eqn: Eqn, result: np.ndarray, aval: Aval) -> None:
+        want = aval.dtype.storage
+        if result.dtype != want or (not eqn.op.crops and result.shape != aval.shape):
+            raise InternalError("PL901", f"{eqn.op.name} computed {result.dtype}{list(result.shape)}, its abstract rule says {aval}", at=eqn.source)
+
+    # ---- structural ops ----
+
+    def loop(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        start, stop, step, *values = ins
+        stride = int(step.data)
+        if stride == 0:
+            raise ShapeError("PL308", "a loop with step 0", fix="a step that is not zero", at=eqn.source)
+        body: Jaxpr = eqn.params["body"]
+        for i in range(int(start.data), int(stop.data), stride):
+            values = self.run(body, [Value(np.asarray(i, np.int64), ()), *values])
+        return values
+
+    def cond(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        return self.run(eqn.params["then" if bool(ins[0].data) else "orelse"], [])
+
+    def region(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        body: Jaxpr = eqn.params["body"]
+        blocks = range(int(ins[0].data)) if ins else (None,)
+        for block in blocks:
+            self.run(body, [Value(np.asarray(block, np.int64), ()) for _ in body.invars])
+        return ()
+
+    def call(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        kernel = self.kernels[eqn.params["kernel"]]
+        if not eqn.params["blocks"]:
+            self.run(kernel, ins)
+            return ()
+        count, *rest = ins
+        for block in range(int(count.data)):
+            self.run(kernel, [Value(np.asarray(block, np.int64), ()), *rest])
+        return ()
+
+    def alloc(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        sizes = iter(ins)
+        shape = tuple(int(next(sizes).data) if d is None else d for d in eqn.params["shape"])
+        dtype, init = eqn.params["dtype"], eqn.params["init"]
+        data = np.zeros(shape, dtype.storage)
+        if init is not None:
+            data[...] = init
+        written = None if init is not None or not self.check else np.zeros(shape, np.bool_)
+        tainted = np.zeros(shape, np.bool_) if self.check else None
+        return (Ref.whole(Buffer(data, written, tainted, eqn.params["name"] or eqn.outs[0].name)),)
+
+    def unset(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        aval = eqn.params["aval"]
+        shape = tuple(d if isinstance(d, int) else 0 for d in aval.shape)
+        data = np.zeros(shape, aval.dtype.storage)
+        if isinstance(aval, RefAval):
+            return (Ref.whole(Buffer(data, None, None, eqn.outs[0].name)),)
+        return (Value(data, shape, np.ones(shape, np.bool_) if self.check else None),)
+
+    def view(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        ref, rank = ins[0], ins[0].data.ndim
+        starts = [int(v.data) for v in ins[1 : 1 + rank]]
+        extra = iter(ins[1 + rank :])
+        sizes = [int(next(extra).data) if s is None else s for s in eqn.params["sizes"]]
+        window = self._window(eqn, ref, starts, sizes, eqn.params["drop"], "a slice")
+        return (ref.through(lambda a: a[window]),)
+
+    @staticmethod
+    def _window(eqn: Eqn, ref: Any, starts: Sequence[int], sizes: Sequence[int], drop: Sequence[int], what: str) -> tuple[Any, ...]:
+        shape = ref.data.shape
+        name = eqn.ins[0].name if isinstance(eqn.ins[0], Var) and eqn.ins[0].name else getattr(getattr(ref, "buffer", None), "name", "") or "a value"
+        for axis, (d, s, n) in enumerate(zip(shape, starts, sizes, strict=True)):
+            if s < 0 or n < 0 or s + n > d:
+                rows = "rows" if axis == len(shape) - 2 else "columns" if axis == len(shape) - 1 and len(shape) > 1 else f"axis {axis}"
+                raise ShapeError(
+                    "PL303",
+                    f"{what}: {rows} {s}:{s + n} exceed extent {d} of `{name}`",
+                    fix=f"stay inside, or pass valid_shape= with at most {max(0, d - s)} there",
+                    at=eqn.source,
+                )
+        return tuple(s if i in drop else slice(s, s + n) for i, (s, n) in enumerate(zip(starts, sizes, strict=True)))
+
+    def reshape_view(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        extra = iter(ins[1:])
+        shape = tuple(int(next(extra).data) if s is None else s for s in eqn.params["shape"])
+        ref = ins[0]
+        if int(np.prod(shape)) != ref.data.size:
+            raise ShapeError("PL301", f"reshape: {ref.data.size} elements do not make {list(shape)}", fix="keep the number", at=eqn.source)
+        try:
+            return (ref.through(lambda a: np.reshape(a, shape, copy=False)),)
+        except ValueError:
+            raise ShapeError(
+                "PL301",
+                f"reshape: the window {list(ref.data.shape)} of `{ref.buffer.name}` has gaps and cannot be seen as {list(shape)}",
+                fix="reshape the whole tensor first and slice the result",
+                at=eqn.source,
+            ) from None
+
+    def transpose_view(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        return (ins[0].through(lambda a: np.transpose(a, eqn.params["permutation"])),)
+
+    def get(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        source, rank = ins[0], ins[0].data.ndim
+        sizes, drop, marked = eqn.params["sizes"], eqn.params["drop"], eqn.params["valid"]
+        starts = [int(v.data) for v in ins[1 : 1 + rank]]
+        extra = iter(ins[1 + rank :])
+        valid = tuple(sizes) if marked is None else tuple(int(next(extra).data) if v is None else v for v in marked)
+        for axis, (v, n) in enumerate(zip(valid, sizes, strict=True)):
+            if not 0 <= v <= n:
+                raise ShapeError("PL303", f"load: valid extent {v} of axis {axis} in a window of {n}", fix="between 0 and the window", at=eqn.source)
+        window = self._window(eqn, source, starts, valid, (), "load")
+        data = np.zeros(sizes, source.data.dtype)
+        inside = tuple(slice(0, v) for v in valid)
+        data[inside] = source.data[window]
+        taint = outside(tuple(sizes), valid) if self.check else None
+        unseen = self._unseen(source, window)
+        if unseen is not None:
+            taint = np.zeros(sizes, np.bool_) if taint is None else taint
+            taint[inside] |= unseen
+        shape = tuple(n for i, n in enumerate(sizes) if i not in drop)
+        kept = tuple(v for i, v in enumerate(valid) if i not in drop)
+        return (Value(data.reshape(shape), kept, None if taint is None else taint.reshape(shape)),)
+
+    def _unseen(self, source: Any, window: tuple[Any, ...]) -> Taint:
+        """Elements of a window that nobody wrote, or that were tainted when they were."""
+        if not self.check:
+            return None
+        if isinstance(source, Value):
+            return None if source.taint is None else source.taint[window]
+        taint = None if source.written is None else ~source.written[window]
+        taint = either(taint, None if source.tainted is None else source.tainted[window])
+        return taint if taint is not None and np.any(taint) else None
+
+    def element(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        source, *indices = ins
+        starts = [int(v.data) for v in indices]
+        window = self._window(eqn, source, starts, [1] * len(starts), range(len(starts)), "read")
+        taint = self._unseen(source, window)
+        return (Value(np.asarray(source.data[window]), (), None if taint is None else np.asarray(taint)),)
+
+    def set(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        target, value, *offsets = ins
+        sizes, drop = eqn.params["sizes"], eqn.params["drop"]
+        starts = [int(v.data) for v in offsets]
+        if value.data.ndim:
+            kept = iter(value.valid)
+            extents = [1 if i in drop else next(kept) for i in range(len(sizes))]
+        else:
+            extents = list(sizes)
+        window = self._window(eqn, target, starts, extents, drop if value.data.ndim else (), "a store")
+        inside = tuple(slice(0, v) for v in value.valid)
+        taint = None if value.taint is None else value.taint[inside]
+        if isinstance(target, Value):  # a tile is a cell: its variable gets the new content
+            assert isinstance(eqn.ins[0], Var)
+            self.env[eqn.ins[0]] = self._updated(target, window, value.data[inside], taint)
+            return ()
+        self._write(eqn, target, window, value.data[inside], taint)
+        return ()
+
+    def _write(self, eqn: Eqn, target: Ref, window: tuple[Any, ...], data: np.ndarray, taint: Taint) -> None:
+        if self.check and target.buffer.visible and taint is not None and np.any(taint):
+            where = tuple(int(i[0]) for i in np.nonzero(np.broadcast_to(taint, np.shape(target.data[window]))))
+            raise ShapeError(
+                "PL306",
+                f"element {list(where)} of what is stored into `{target.buffer.name}` comes from an element that nobody wrote or that is not valid",
+                fix="store the valid part only, fill the rest with pl.fillpad, or write it before",
+                at=eqn.source,
+            )
+        target.data[window] = data
+        if target.written is not None:
+            target.written[window] = True
+        if target.tainted is not None:
+            target.tainted[window] = False if taint is None else taint
+
+    @staticmethod
+    def _updated(target: Value, window: tuple[Any, ...], data: np.ndarray, taint: Taint) -> Value:
+        result = np.array(target.data)
+        result[window] = data
+        shadow = target.taint
+        if shadow is not None or taint is not None:
+            shadow = np.zeros(result.shape, np.bool_) if shadow is None else shadow.copy()
+            shadow[window] = False if taint is None else taint
+        return Value(result, target.valid, shadow)
+
+    def copy(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        target, source = ins
+        if target.data.shape != source.data.shape:
+            raise ShapeError("PL301", f"a copy of {list(source.data.shape)} into {list(target.data.shape)}", fix="slice one of them", at=eqn.source)
+        everything = (slice(None),) * source.data.ndim
+        self._write(eqn, target, everything, source.data.copy(), self._unseen(source, everything))
+        return ()
+
+    def dim(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        return (Value(np.asarray(ins[0].data.shape[eqn.params["axis"]], np.int64), ()),)
+
+    def valid_extent(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        return (Value(np.asarray(ins[0].valid[eqn.params["axis"]], np.int64), ()),)
+
+    def _check_hazard(self, eqn: Eqn, ins: Sequence[Value]) -> None:
+        """What an op's contract calls an error in checked runs, where it is visible."""
+        if not self.check or eqn.op.hazard is None:
+            return
+        what, mask = eqn.op.hazard(*(v.data for v in ins))
+        if mask is None:
+            return
+        for v in ins:
+            if v.data.shape == mask.shape:
+                mask = mask & (True if v.taint is None else ~v.taint)
+        if np.any(mask):
+            where = f" at {[int(i[0]) for i in np.nonzero(mask)]}" if mask.ndim else ""
+            raise NumericsError("PL704", f"{eqn.op.name}: {what}{where}", fix="guard it, or select a safe operand first", at=eqn.source)
+
+
+def _padded(a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    result = np.zeros(shape, a.dtype)
+    result[tuple(slice(0, n) for n in a.shape)] = a
+    return result
+
+
+def _placed(error: PyptoError, eqn: Eqn) -> PyptoError:
+    """The error with the place of the equation it happened in."""
+    if eqn.source is None or (error.source is not None and error.source == resolve(eqn.source)):
+        return error
+    return type(error)(error.code, error.message, fix=error.fix, at=eqn.source)
+
+
+_HANDLERS: dict[str, Callable[[Machine, Eqn, Sequence[Any]], Sequence[Any]]] = {
+    "loop": Machine.loop,
+    "cond": Machine.cond,
+    "region": Machine.region,
+    "call": Machine.call,
+    "alloc": Machine.alloc,
+    "unset": Machine.unset,
+    "view": Machine.view,
+    "reshape_view": Machine.reshape_view,
+    "transpose_view": Machine.transpose_view,
+    "get": Machine.get,
+    "read": Machine.element,
+    "set": Machine.set,
+    "copy": Machine.copy,
+    "dim": Machine.dim,
+    "valid_extent": Machine.valid_extent,
+}
+
+
+@dataclass
+class Report:
+    """What a run has to say besides its results.
+
+    Attributes:
+      unwritten: outputs of which only a part was written, with the region left out.
+      undeclared: inputs a kernel wrote that were not declared outputs.
+    """
+
+    unwritten: dict[str, str] = field(default_factory=dict)
+    undeclared: tuple[str, ...] = ()
+
+
+def box(mask: np.ndarray) -> str:
+    """The bounding box of the True elements, as a subscript; single indices where an axis has one."""
+    parts = []
+    for axis in range(mask.ndim):
+        hit = np.nonzero(mask.any(axis=tuple(i for i in range(mask.ndim) if i != axis)))[0]
+        low, high = int(hit[0]), int(hit[-1])
+        parts.append(str(low) if low == high else f"{low}:{high + 1}")
+    return f"[{', '.join(parts)}]"
+
+
+def eval_jaxpr(jaxpr: Jaxpr, *args: Any) -> list[np.ndarray]:
+    """Evaluate an array-level jaxpr on NumPy values."""
+    values = [Value(np.asarray(a), np.shape(a)) for a in args]
+    return [v.data for v in Machine(check=False).run(jaxpr, values)]
+
+
+

@@ -1,0 +1,315 @@
+"""Calling a kernel from Python: arguments in, checked against the declared types; outputs back, or nothing changed."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pypto.core.array import Array, to_numpy
+from pypto.core.avals import Aval, RefAval, scalar
+from pypto.dtypes import DType, dtype_of
+from pypto.errors import CallError, OutputError, PyptoError, PyptoWarning, warning_text
+from pypto.interpreters.reference import Buffer, Ref, Value, box
+from pypto.language.types import IN, INOUT, OUT, ScalarType, Symbol, TensorType
+from pypto.source import Source
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel: its name and what its annotation says; None for a plain Python value."""
+
+    name: str
+    type: TensorType | ScalarType | None
+    default: Any = inspect.Parameter.empty
+
+    @property
+    def is_output(self) -> bool:
+        return isinstance(self.type, TensorType) and self.type.direction != IN
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kernel's parameters, and the `def` line that errors about them point to."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    source: Source
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """One value per parameter; `OMITTED` for outputs left out.
+
+        Errors:
+          PL601 for too many, unknown or missing arguments, PL603 for a missing InOut.
+        """
+        names = [p.name for p in self.parameters]
+        if len(args) > len(names):
+            raise CallError("PL601", f"{self.name}() takes {len(names)} arguments, got {len(args)}", fix=self._usage())
+        given = dict(zip(names, args, strict=False))
+        for key, value in kwargs.items():
+            if key not in names:
+                raise CallError("PL601", f"`{key}` is not a parameter of kernel `{self.name}`", fix=f"{self._usage()}; compile options go in config=")
+            if key in given:
+                raise CallError("PL601", f"`{key}` is given twice to {self.name}()", fix=self._usage())
+            given[key] = value
+        return [given.get(p.name, self._missing(p) if p.name not in given else None) for p in self.parameters]
+
+    def _missing(self, p: Parameter) -> Any:
+        if p.default is not inspect.Parameter.empty:
+            return p.default
+        if isinstance(p.type, TensorType) and p.type.direction == OUT:
+            return OMITTED
+        if isinstance(p.type, TensorType) and p.type.direction == INOUT:
+            raise CallError("PL603", f"`{p.name}` of {self.name}() is read and written: it needs a value", fix=f"pass an array for `{p.name}`")
+        raise CallError("PL601", f"{self.name}() misses `{p.name}`", fix=self._usage())
+
+    def _usage(self) -> str:
+        return f"{self.name}({', '.join(p.name for p in self.parameters)})"
+
+
+class _Omitted:
+    def __repr__(self) -> str:
+        return "OMITTED"
+
+
+OMITTED = _Omitted()
+
+
+@dataclass
+class Argument:
+    """One argument of a call: the value as given, its NumPy view, and where results go."""
+
+    parameter: Parameter
+    given: Any
+    array: np.ndarray | None
+    aval: Aval | None
+    static: Any = None
+
+
+@dataclass
+class Call:
+    """A bound call: arguments, the key of the program it needs, and the values of the symbols."""
+
+    arguments: list[Argument]
+    key: tuple[Any, ...]
+    extents: dict[Symbol, int]
+
+
+def prepare(signature: Signature, values: Sequence[Any]) -> Call:
+    """Check every argument against its annotation, without touching any.
+
+    Errors:
+      PL602 for a dtype, rank or extent that is not the declared one; PL604 for an output that cannot be written.
+    """
+    extents: dict[Symbol, tuple[int, str]] = {}
+    arguments = [_argument(signature, p, v) for p, v in zip(signature.parameters, values, strict=True)]
+    for a in arguments:
+        if a.array is not None and isinstance(a.parameter.type, TensorType):
+            _bind_extents(signature, a, extents)
+    for a in arguments:
+        if a.given is OMITTED:
+            _allocate(signature, a, {s: v for s, (v, _) in extents.items()})
+    _check_overlap(signature, arguments)
+    key = tuple(_key(a) for a in arguments)
+    return Call(arguments, key, {s: v for s, (v, _) in extents.items()})
+
+
+def _key(a: Argument) -> Any:
+    return a.aval if a.aval is not None else (type(a.static), a.static)
+
+
+def _argument(signature: Signature, p: Parameter, given: Any) -> Argument:
+    if isinstance(p.type, ScalarType):
+        return Argument(p, given, _scalar(signature, p, given, p.type.dtype), scalar(p.type.dtype))
+    if p.type is None:
+        if is_array(given):
+            raise CallError(
+                "PL602", f"`{p.name}` of {signature.name}() has no annotation but got an array", fix=f"{p.name}: pl.Tensor, or pl.Tensor[[..], dtype]"
+            )
+        try:
+            hash(given)
+        except TypeError:
+            raise CallError("PL602", f"`{p.name}` of {signature.name}() is a {type(given).__name__}, which cannot be part of the program's key", fix="pass a tuple or a frozen dataclass") from None
+        return Argument(p, given, None, None, given)
+    if given is OMITTED:
+        return Argument(p, given, None, None)
+    array = _tensor(signature, p, given)
+    aval = RefAval(p.type.dims if p.type.dims is not None else array.shape, dtype_of(array.dtype), direction=p.type.direction)
+    return Argument(p, given, array, aval)
+
+
+def is_array(x: Any) -> bool:
+    return isinstance(x, np.ndarray | Array) or (hasattr(x, "__array__") and hasattr(x, "shape") and getattr(x, "shape", None) != ())
+
+
+def _scalar(signature: Signature, p: Parameter, given: Any, dtype: DType) -> np.ndarray:
+    raw = given if isinstance(given, bool | int | float) else np.asarray(to_numpy(given))
+    if isinstance(raw, np.ndarray):
+        if raw.shape != ():
+            raise CallError("PL602", f"`{p.name}` of {signature.name}() is a scalar, got shape {list(raw.shape)}", fix="pass one number")
+        raw = raw.item()
+    if isinstance(raw, float) and dtype.is_integer and raw != int(raw):
+        raise CallError("PL602", f"`{p.name}` of {signature.name}() is {dtype.name}, got {raw}", fix="pass an integer")
+    from pypto.numerics import round_literal
+
+    try:
+        return np.asarray(round_literal(int(raw) if dtype.is_integer and isinstance(raw, float) else raw, dtype))
+    except PyptoError as error:
+        raise CallError("PL602", f"`{p.name}` of {signature.name}(): {error.message}", fix=error.fix) from None
+
+
+def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
+    assert isinstance(p.type, TensorType)
+    where = f"`{p.name}` of {signature.name}()"
+    if not is_array(given) and not isinstance(given, list | tuple | np.generic | int | float):
+        raise CallError("PL602", f"{where} is a tensor, got {type(given).__name__}", fix="pass a NumPy, JAX or torch array")
+    array = np.asarray(to_numpy(given))
+    try:
+        dtype = dtype_of(array.dtype)
+    except PyptoError:
+        want = p.type.dtype.storage if p.type.dtype is not None else np.dtype(np.float32)
+        raise CallError("PL602", f"{where} is {array.dtype}", fix=f"{p.name}.astype({want}) before the call: nothing is converted silently") from None
+    if p.type.dtype is not None and dtype is not p.type.dtype and p.type.dtype.storage != array.dtype:
+        raise CallError("PL602", f"{where} is {dtype.name}, declared {p.type.dtype.name}", fix=f"convert it to {p.type.dtype.storage} before the call")
+    if p.is_output and (not isinstance(given, np.ndarray) and type(given).__module__.split(".")[0] != "torch"):
+        raise CallError(
+            "PL604", f"{where} is an output, and a {type(given).__name__} cannot be written in place", fix="pass a NumPy array, or leave it out and take the result"
+        )
+    if p.is_output and not array.flags.writeable:
+        raise CallError("PL604", f"{where} is an output, and the array is read-only", fix="pass a writable array, or leave it out and take the result")
+    return array
+
+
+def _bind_extents(signature: Signature, a: Argument, extents: dict[Symbol, tuple[int, str]]) -> None:
+    assert isinstance(a.parameter.type, TensorType) and a.array is not None
+    declared = a.parameter.type.shape
+    if declared is None:
+        return
+    where = f"`{a.parameter.name}` of {signature.name}()"
+    if len(declared) != a.array.ndim:
+        raise CallError("PL602", f"{where} has shape {list(a.array.shape)}, declared {list(declared)}", fix=f"give it {len(declared)} axes")
+    for axis, (want, have) in enumerate(zip(declared, a.array.shape, strict=True)):
+        if isinstance(want, Symbol):
+            known = extents.setdefault(want, (have, a.parameter.name))
+            if known[0] != have:
+                raise CallError(
+                    "PL602",
+                    f"{want.name} is {known[0]} (from `{known[1]}`) and {have} (axis {axis} of `{a.parameter.name}`)",
+                    fix="one symbol has one extent in a call",
+                )
+        elif want != have:
+            raise CallError("PL602", f"{where} has shape {list(a.array.shape)}, declared {list(declared)}", fix=f"axis {axis} is {want}")
+
+
+def _allocate(signature: Signature, a: Argument, extents: dict[Symbol, int]) -> None:
+    """An output the caller left out."""
+    kind = a.parameter.type
+    assert isinstance(kind, TensorType)
+    if kind.shape is None or kind.dtype is None:
+        raise CallError(
+            "PL601", f"{signature.name}() cannot allocate `{a.parameter.name}`: its annotation gives no shape and dtype", fix=f"pass an array for it, or annotate pl.Out[pl.Tensor[[..], dtype]]"
+        )
+    shape = []
+    for d in kind.shape:
+        if isinstance(d, Symbol) and d not in extents:
+            raise CallError("PL601", f"{signature.name}() cannot allocate `{a.parameter.name}`: no argument says what {d.name} is", fix="pass an array for it")
+        shape.append(extents[d] if isinstance(d, Symbol) else d)
+    a.array = np.zeros(shape, kind.dtype.storage)
+    assert kind.dims is not None
+    a.aval = RefAval(kind.dims, kind.dtype, direction=OUT)
+
+
+def _check_overlap(signature: Signature, arguments: Sequence[Argument]) -> None:
+    outputs = [a for a in arguments if a.parameter.is_output and a.given is not OMITTED]
+    for out in outputs:
+        for other in arguments:
+            if other is out or other.array is None or out.array is None or not isinstance(other.parameter.type, TensorType):
+                continue
+            if np.may_share_memory(out.array, other.array) and np.shares_memory(out.array, other.array):
+                raise CallError(
+                    "PL605",
+                    f"`{out.parameter.name}` and `{other.parameter.name}` of {signature.name}() share memory",
+                    fix="pass separate arrays; for in-place updates use one pl.InOut parameter",
+                )
+
+
+# ---- run-time values ---------------------------------------------------------------------------------------------
+
+
+def to_values(call: Call, *, check: bool, undeclared_writes: bool) -> list[Any]:
+    """Fresh run-time values of the traced arguments: outputs and whatever may be written are copies."""
+    values: list[Any] = []
+    for a in call.arguments:
+        if a.aval is None:
+            continue
+        assert a.array is not None
+        if not isinstance(a.aval, RefAval):
+            values.append(Value(a.array, ()))
+            continue
+        values.append(Ref.whole(_buffer(a, check, undeclared_writes)))
+    return values
+
+
+def _buffer(a: Argument, check: bool, undeclared_writes: bool) -> Buffer:
+    assert a.array is not None and a.aval is not None
+    name, storage = a.parameter.name, a.aval.dtype.storage
+    direction = a.parameter.type.direction if isinstance(a.parameter.type, TensorType) else IN
+    if direction == OUT:
+        shape = a.array.shape
+        tainted = np.zeros(shape, np.bool_) if check else None
+        return Buffer(np.zeros(shape, storage), np.zeros(shape, np.bool_), tainted, name, visible=True)
+    data = np.array(a.array, storage, order="C") if direction == INOUT or undeclared_writes else np.ascontiguousarray(a.array.astype(storage, copy=False))
+    data = data.reshape(a.array.shape)  # ascontiguousarray gives 0-d arrays an axis
+    return Buffer(data, None, np.zeros(data.shape, np.bool_) if check and direction == INOUT else None, name, visible=direction == INOUT)
+
+
+def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:
+    """Copy what was written to the caller's arrays, and return the outputs.
+
+    Errors:
+      PL202 when an output has no element written. A partly written one is a warning, PL204, with the region left out.
+    """
+    buffers = {v.buffer.name: v.buffer for v in values if isinstance(v, Ref)}
+    for a in call.arguments:
+        if a.parameter.is_output:
+            _check_written(signature, buffers[a.parameter.name])
+    results, omitted = [], []
+    for a in call.arguments:
+        if not a.parameter.is_output:
+            continue
+        buffer = buffers[a.parameter.name]
+        assert a.array is not None and a.aval is not None
+        if a.given is OMITTED:
+            omitted.append(Array(buffer.data, a.aval.dtype))
+            continue
+        if buffer.written is None or buffer.written.all():
+            np.copyto(a.array, buffer.data)
+        else:
+            a.array[buffer.written] = buffer.data[buffer.written]
+        results.append(a.given)
+    chosen = omitted or results
+    return chosen[0] if len(chosen) == 1 else tuple(chosen) if chosen else None
+
+
+def _check_written(signature: Signature, buffer: Buffer) -> None:
+    if buffer.written is None or buffer.written.all() or buffer.written.size == 0:
+        return
+    if not buffer.written.any():
+        raise OutputError(
+            "PL202",
+            f"no element of output `{buffer.name}` of {signature.name}() was written in this call",
+            fix="check the bounds of the loops around its stores",
+            at=signature.source,
+        )
+    missing = ~buffer.written
+    text = warning_text(
+        "PL204",
+        f"`{buffer.name}{box(missing)}` was never written by {signature.name}() ({int(missing.sum())} of {missing.size} elements)",
+        fix="cover the tail: a loop over range(n // T) leaves n % T; the caller's array keeps what it had there",
+        at=signature.source,
+    )
+    warnings.warn(text, PyptoWarning, stacklevel=4)

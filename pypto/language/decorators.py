@@ -1,0 +1,291 @@
+"""`@pl.jit`, `@pl.jit.inline`, `@pl.jit.incore`: functions that are kernels."""
+
+from __future__ import annotations
+
+import inspect
+import functools
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from pypto import config
+from pypto.core.avals import RefAval, ScalarAval
+from pypto.core.ir import Jaxpr, Literal, rename
+from pypto.core.trace import EVAL, Tracer, current_trace, tracing
+from pypto.errors import BodyError, CallError, OutputError, ShapeError
+from pypto.interpreters.reference import Machine
+from pypto.language import access, calls
+from pypto.language.calls import OMITTED, Call, Parameter, Signature
+from pypto.language.captures import Guard, captures
+from pypto.language.eager import EagerRuntime, EagerTrace
+from pypto.language.rewrite import Staged, rewrite
+from pypto.language.scopes import At, Level
+from pypto.language.staging import StagingRuntime
+from pypto.language.trace import PlTrace
+from pypto.language.types import ScalarType, TensorType, annotation_of
+from pypto.language.values import RefValue, TileValue, Unset, Value
+from pypto.source import user_source
+from pypto.tile import Program, lower_program
+from pypto.tile.outputs import check_outputs
+
+
+class NoResult(Unset):
+    """What calling a function that returns nothing gives; using it is the error."""
+
+    def error(self) -> BodyError:
+        raise OutputError("PL209", f"`{self.name}` returns nothing, but its result is used", fix=f"add a `return` to `{self.name}`, or call it as a statement")
+
+
+class Kernel:
+    """A decorated function. Calling it runs it; inside another kernel's body it becomes part of that kernel.
+
+    Attributes:
+      kind: jit (an entry), inline (spliced into its caller) or incore (one region).
+    """
+
+    def __init__(self, fn: FunctionType, kind: str, undeclared_writes: str | None = None) -> None:
+        if undeclared_writes not in (None, "device"):
+            raise CallError("PL606", f"undeclared_writes={undeclared_writes!r}", fix='"device", or leave it out')
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.kind = kind
+        self.undeclared_writes = undeclared_writes
+        self.staged: Staged = rewrite(fn)
+        self.guard: Guard = captures(self.staged.function)
+        self._signature: Signature | None = None
+        self._programs: dict[Any, Program] = {}
+
+    def __repr__(self) -> str:
+        return f"<pl.jit{'' if self.kind == 'jit' else '.' + self.kind} {self.fn.__name__}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __pypto_guard__(self) -> Any:
+        return (self.kind, self.guard.snapshot())
+
+    @property
+    def signature(self) -> Signature:
+        """The parameters; annotations are evaluated at first use, strings in the function's globals and closure."""
+        if self._signature is None:
+            closure = inspect.getclosurevars(self.fn).nonlocals
+            notes = inspect.get_annotations(self.fn)
+            parameters = []
+            for name, p in inspect.signature(self.fn).parameters.items():
+                note = notes.get(name)
+                if isinstance(note, str):
+                    note = eval(note, {**self.fn.__globals__, **closure})  # noqa: S307 - the user's own annotation
+                parameters.append(Parameter(name, annotation_of(note), p.default))
+            self._signature = Signature(self.fn.__name__, tuple(parameters), self.staged.source)
+        return self._signature
+
+    # ---- calling ----
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        trace = current_trace()
+        if isinstance(trace, PlTrace):
+            return self._inside(trace, args, kwargs)
+        if trace is not EVAL:
+            raise BodyError("PL112", f"`{self.fn.__name__}` called under {type(trace).__name__}", fix="kernels inside array programs come with the transformations")
+        if self.kind == "inline":
+            raise BodyError("PL112", f"`{self.fn.__name__}` is inline: it is only part of other kernels", fix="call it from a @pl.jit kernel")
+        call = self._bind(args, kwargs)
+        program = self._program(call)
+        return self._run(program, call)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        return calls.prepare(self.signature, self.signature.bind(args, kwargs))
+
+    def _run(self, program: Program, call: Call) -> Any:
+        check = config.current().check
+        values = calls.to_values(call, check=check, undeclared_writes=self.undeclared_writes is not None)
+        machine = Machine(program.bodies, check=check)
+        machine.run(program.orchestration, values)
+        return calls.write_back(self.signature, call, values)
+
+    def _program(self, call: Call) -> Program:
+        key = (call.key, self.guard.snapshot(), config.current().platform)
+        program = self._programs.get(key)
+        if program is None:
+            avals = [a.aval if a.aval is not None else a.static for a in call.arguments]
+            program = self._programs[key] = self._lower(avals)
+        return program
+
+    def _lower(self, avals: list[Any]) -> Program:
+        return lower_program(self._trace(avals), platform=config.current().platform)
+
+    # ---- inspection ----
+
+    def trace(self, *args: Any, **kwargs: Any) -> Jaxpr:
+        """The body as a jaxpr at the ref level. Without arguments, the annotations give shapes and dtypes."""
+        return self._trace(self._avals(args, kwargs))
+
+    def lower(self, *args: Any, **kwargs: Any) -> Program:
+        """The tile program: in-core kernels and the orchestration that launches them. `print` shows it."""
+        return self._lower(self._avals(args, kwargs))
+
+    def _avals(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        if args or kwargs:
+            return [a.aval if a.aval is not None else a.static for a in self._bind(args, kwargs).arguments]
+        avals: list[Any] = []
+        for p in self.signature.parameters:
+            if isinstance(p.type, ScalarType):
+                avals.append(ScalarAval((), p.type.dtype))
+            elif isinstance(p.type, TensorType) and p.type.dims is not None and p.type.dtype is not None:
+                avals.append(RefAval(p.type.dims, p.type.dtype, direction=p.type.direction))
+            elif p.default is not inspect.Parameter.empty:
+                avals.append(p.default)
+            else:
+                raise CallError("PL601", f"`{p.name}` has no shape and dtype in its annotation", fix=f"{self.fn.__name__}.lower(arrays...)")
+        return avals
+
+    def eager(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the same body at once, statement by statement: prints show numbers and a debugger can step through it."""
+        call = self._bind(args, kwargs)
+        machine = Machine(check=config.current().check)
+        trace = EagerTrace(machine, in_core=self.kind == "incore", undeclared_writes=self.undeclared_writes is not None)
+        values = calls.to_values(call, check=machine.check, undeclared_writes=trace.undeclared_writes)
+        with tracing(trace):
+            inputs = self._inputs(trace, [a.aval if a.aval is not None else a.static for a in call.arguments])
+            traced = [t for t in inputs if isinstance(t, Value)]
+            machine.env.update({t.var: v for t, v in zip(traced, values, strict=True)})
+            self._execute(EagerRuntime(trace, self._outputs(inputs)), inputs)
+        return calls.write_back(self.signature, call, values)
+
+    # ---- tracing ----
+
+    def _trace(self, avals: list[Any]) -> Jaxpr:
+        trace = PlTrace(in_core=False, undeclared_writes=self.undeclared_writes is not None)
+        with tracing(trace):
+            inputs = self._inputs(trace, avals)
+            runtime = StagingRuntime(trace, self._outputs(inputs))
+            if self.kind == "incore":
+                trace.in_core_function = True
+                runtime.with_(At(Level.CORE_GROUP, self.fn.__name__), lambda: (self._execute(runtime, inputs), ())[1], None, (), (), ())
+            else:
+                self._execute(runtime, inputs)
+        traced = [t for t in inputs if isinstance(t, Value)]
+        jaxpr = Jaxpr(tuple(t.var for t in traced), tuple(trace.scope.eqns), (), self.fn.__name__)
+        if trace.aliases:
+            jaxpr = rename(jaxpr, {v: _final(trace, v) for v in trace.aliases})
+        check_outputs(jaxpr, self.staged.source, undeclared_writes=trace.undeclared_writes)
+        return jaxpr
+
+    def _inputs(self, trace: PlTrace, avals: list[Any]) -> list[Any]:
+        inputs: list[Any] = []
+        for p, aval in zip(self.signature.parameters, avals, strict=True):
+            if not isinstance(aval, RefAval | ScalarAval):
+                inputs.append(aval)
+                continue
+            value = trace.new(aval, p.name)
+            inputs.append(value)
+            if isinstance(p.type, TensorType) and p.type.shape is not None:
+                for axis, d in enumerate(p.type.shape):
+                    if not isinstance(d, int):
+                        trace.symbols.setdefault(d, (value, axis))
+        return inputs
+
+    def _outputs(self, inputs: list[Any]) -> dict[str, RefValue]:
+        return {p.name: v for p, v in zip(self.signature.parameters, inputs, strict=True) if p.is_output and isinstance(v, RefValue)}
+
+    def _execute(self, runtime: StagingRuntime, inputs: list[Any]) -> Any:
+        try:
+            return self.staged.function(runtime, *inputs)
+        except NameError as error:
+            raise self._unset(error) from None
+
+    def _unset(self, error: NameError) -> Exception:
+        """An unset local of the body is our error; any other NameError is the user's."""
+        name = error.name or ""
+        frame = error.__traceback__
+        while frame is not None and frame.tb_next is not None:
+            frame = frame.tb_next
+        local = frame is not None and (name in frame.tb_frame.f_code.co_varnames + frame.tb_frame.f_code.co_cellvars + frame.tb_frame.f_code.co_freevars)
+        if not local or frame is None:
+            return error
+        from pypto.source import Frame
+
+        place = Frame(frame.tb_frame.f_code, frame.tb_lasti).resolve()
+        return BodyError("PL111", f"`{name}` is used before it has a value", fix=f"give `{name}` a value first, on every path", at=place)
+
+    def _inside(self, trace: PlTrace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Called in another kernel's body: spliced there; an in-core function opens a region of its own."""
+        values = self.signature.bind(args, kwargs)
+        for p, v in zip(self.signature.parameters, values, strict=True):
+            if v is OMITTED:
+                raise CallError("PL601", f"{self.fn.__name__}() misses `{p.name}`", fix="inside a kernel every output is passed: pl.create_tensor(...) makes one")
+            if isinstance(v, Unset):
+                raise v.error()
+            self._check_parameter(p, v)
+        runtime_type = EagerRuntime if trace.concrete else StagingRuntime
+        runtime = runtime_type(trace, self._outputs(values))
+        if self.kind == "incore":
+            trace.block_reads += 1
+            if not trace.in_region:
+                return self._region(trace, runtime, values)
+        result = self._execute(runtime, values)
+        return NoResult(self.fn.__name__) if result is None else result
+
+    def _region(self, trace: PlTrace, runtime: StagingRuntime, values: list[Any]) -> Any:
+        before, trace.in_core_function = trace.in_core_function, True
+        try:
+            (result,) = runtime.with_(At(Level.CORE_GROUP, self.fn.__name__), lambda: (self._execute(runtime, values),), None, ("result",), (), ())
+        finally:
+            trace.in_core_function = before
+        return NoResult(self.fn.__name__) if result is None else result
+
+    def _check_parameter(self, p: Parameter, v: Any) -> None:
+        if isinstance(p.type, TensorType) and isinstance(v, RefValue | TileValue):
+            dims, dtype = p.type.dims, p.type.dtype
+            if dtype is not None and v.dtype is not dtype:
+                raise ShapeError("PL302", f"`{p.name}` of {self.fn.__name__}() is declared {dtype.name}, got {v.aval}", fix="pass a tensor of that dtype")
+            static = dims is not None and all(isinstance(d, int) for d in (*dims, *v.shape))
+            if static and dims is not None and tuple(dims) != tuple(v.shape):
+                raise ShapeError("PL301", f"`{p.name}` of {self.fn.__name__}() is declared {list(dims)}, got {list(v.shape)}", fix="slice or reshape it")
+            if p.is_output and isinstance(v, RefValue):
+                access.check_direction(self._trace_of(v), v)
+
+    @staticmethod
+    def _trace_of(v: Tracer) -> PlTrace:
+        assert isinstance(v.trace, PlTrace)
+        return v.trace
+
+
+def _final(trace: PlTrace, var: Any) -> Any:
+    target: Any = trace.aliases[var]
+    while not isinstance(target, Literal) and target in trace.aliases:
+        target = trace.aliases[target]
+    return target
+
+
+class _Jit:
+    """The decorator family. `@pl.jit` and `@pl.jit(undeclared_writes="device")` make entries."""
+
+    def __call__(self, fn: Callable[..., Any] | None = None, *, undeclared_writes: str | None = None) -> Any:
+        """Make a kernel entry: what a caller runs."""
+        return self._decorate(fn, "jit", undeclared_writes)
+
+    def inline(self, fn: Callable[..., Any] | None = None) -> Any:
+        """Make a part of other kernels, spliced into each caller."""
+        return self._decorate(fn, "inline", None)
+
+    def incore(self, fn: Callable[..., Any] | None = None) -> Any:
+        """Make one in-core region, called from orchestration or run on its own."""
+        return self._decorate(fn, "incore", None)
+
+    @staticmethod
+    def _decorate(fn: Any, kind: str, undeclared: str | None) -> Any:
+        if fn is None:
+            return lambda f: Kernel(_function(f), kind, undeclared)
+        return Kernel(_function(fn), kind, undeclared)
+
+
+def _function(fn: Any) -> FunctionType:
+    if not isinstance(fn, FunctionType):
+        raise BodyError("PL109", f"{fn!r} is not a Python function", fix="decorate a `def`", at=user_source())
+    return fn
+
+
+jit = _Jit()
+
+

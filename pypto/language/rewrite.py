@@ -1,0 +1,351 @@
+"""Turn the statements that matter in a kernel body into calls on a runtime object.
+
+The result is still the user's function: same globals, same closure cells, same file, lines and columns. It takes one
+more argument in front, the runtime, and asks it what a loop, a branch, a scope, an assignment to a name, `and` / `or`
+/ `not`, a chained comparison and a conditional expression mean. Everything else is left to CPython.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import CellType, CodeType, FunctionType
+from typing import Any, TypeVar
+
+from pypto.errors import BodyError, InternalError
+from pypto.language.grammar import PREFIX, check
+from pypto.language.liveness import Liveness
+from pypto.language.parsing import definition
+from pypto.language.protocol import Names
+from pypto.language.returns import RESULT, normalise
+from pypto.source import Source
+
+RUNTIME = PREFIX + "rt"
+"""Name of the first parameter of a rewritten function."""
+
+_FACTORY = PREFIX + "factory"
+_FUTURE_FLAGS = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
+_COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+
+_Node = TypeVar("_Node", bound=ast.AST)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A rewritten kernel.
+
+    Attributes:
+      function: takes a `Runtime`, then the kernel's own parameters (defaults kept). Made from the same globals and the
+        same closure cells as the original, so it sees every later change of a captured variable.
+      parameters: the kernel's parameter names.
+      source: the `def` line.
+    """
+
+    function: FunctionType
+    parameters: Names
+    source: Source
+
+
+def rewrite(fn: FunctionType) -> Staged:
+    """Rewrite a kernel. Done once, at decoration; the cost is linear in the body whatever its nesting.
+
+    Errors:
+      PL109 if the source cannot be read; PL101, PL102, PL107, PL108 for what a body may not contain.
+    """
+    node, source = definition(fn)
+    try:
+        return _staged(fn, node, source)
+    except RecursionError:
+        message = f"`{fn.__name__}` nests too deeply for Python to compile it"
+        raise BodyError("PL101", message, fix="move the inner part to a function of its own with @pl.inline", at=source) from None
+
+
+def _staged(fn: FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef, source: Source) -> Staged:
+    file = source.file
+    check(node, file)
+    assert isinstance(node, ast.FunctionDef)
+    body = normalise(node, file)
+    arguments = node.args
+    own = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    parameters = tuple(argument.arg for argument in own)
+    body = _Rewriter(Liveness(body)).function(body, parameters, node)
+
+    for argument in own:
+        argument.annotation = None
+    # Defaults are objects of the original function; evaluating them again could make different ones.
+    arguments.defaults, arguments.kw_defaults = [], [None] * len(arguments.kwonlyargs)
+    (arguments.posonlyargs or arguments.args).insert(0, _at(ast.arg(RUNTIME), node))
+    inner = _define(node.name, arguments, body, node)
+    code = _compile(inner, fn, file)
+    staged = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, _cells(code, fn))
+    staged.__kwdefaults__ = dict(fn.__kwdefaults__) if fn.__kwdefaults__ else None  # pyright: ignore[reportAttributeAccessIssue]
+    staged.__qualname__, staged.__module__, staged.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
+    return Staged(staged, parameters, source)
+
+
+def _compile(inner: ast.FunctionDef, fn: FunctionType, file: str) -> CodeType:
+    """Compile under a factory whose parameters are the free variables, so that they stay free variables."""
+    holder: ast.stmt = inner
+    owner = fn.__qualname__.split(".")[-2:-1]
+    if owner and owner[0].isidentifier():
+        holder = _at(ast.ClassDef(owner[0], [], [], [inner], []), inner)  # `__name` is mangled as where it was written
+    free = [_at(ast.arg(name), inner) for name in fn.__code__.co_freevars]
+    factory = _define(_FACTORY, _arguments(free), [holder], inner)
+    flags = fn.__code__.co_flags & _FUTURE_FLAGS
+    found = compile(ast.Module([factory], []), file, "exec", flags=flags, dont_inherit=True)
+    for name in (_FACTORY, *(owner if holder is not inner else []), inner.name):
+        found = next(const for const in found.co_consts if isinstance(const, CodeType) and const.co_name == name)
+    return found
+
+
+def _cells(code: CodeType, fn: FunctionType) -> tuple[CellType, ...] | None:
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    missing = set(code.co_freevars) - set(cells)
+    if missing:
+        raise InternalError("PL901", f"the rewritten `{fn.__name__}` lost the free variables {sorted(missing)}")
+    return tuple(cells[name] for name in code.co_freevars) or None
+
+
+# Node builders. Every node gets the place of the user's text it stands for: tracebacks and carets point there.
+
+
+def _at(node: _Node, where: ast.AST) -> _Node:
+    return ast.copy_location(node, where)
+
+
+def _load(name: str, where: ast.AST) -> ast.Name:
+    return _at(ast.Name(name, ast.Load()), where)
+
+
+def _store(name: str, where: ast.AST) -> ast.Name:
+    return _at(ast.Name(name, ast.Store()), where)
+
+
+def _constant(value: Any, where: ast.AST) -> ast.Constant:
+    return _at(ast.Constant(value), where)
+
+
+def _tuple(elements: Iterable[ast.expr], where: ast.AST) -> ast.Tuple:
+    return _at(ast.Tuple(list(elements), ast.Load()), where)
+
+
+def _call(method: str, arguments: list[ast.expr], where: ast.AST) -> ast.Call:
+    return _at(ast.Call(_at(ast.Attribute(_load(RUNTIME, where), method, ast.Load()), where), arguments, []), where)
+
+
+def _arguments(names: list[ast.arg]) -> ast.arguments:
+    return ast.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=[])
+
+
+def _define(name: str, arguments: ast.arguments, body: list[ast.stmt], where: ast.AST) -> ast.FunctionDef:
+    return _at(ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[]), where)
+
+
+def _thunk(value: ast.expr) -> ast.Lambda:
+    return _at(ast.Lambda(_arguments([]), value), value)
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Rewrites one function. Statements give lists of statements, expressions give expressions."""
+
+    def __init__(self, liveness: Liveness) -> None:
+        self._liveness = liveness
+        self._count = 0
+
+    def function(self, body: list[ast.stmt], parameters: Names, where: ast.AST) -> list[ast.stmt]:
+        if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str):
+            body = body[1:]  # the docstring
+        out = self._block(body)
+        local = sorted(self._liveness.stored - set(parameters))
+        if local:
+            # A name stored only inside a loop or branch is a local of the whole function in Python. This store never
+            # runs; without it, reading such a name elsewhere would find a global that happens to be spelled the same.
+            store = _at(ast.Assign([_store(name, where) for name in local], _constant(None, where)), where)
+            out.insert(0, _at(ast.If(_constant(False, where), [store], []), where))
+        return out
+
+    def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for statement in statements:
+            done = self.visit(statement)
+            out.extend(done if isinstance(done, list) else [done])
+        return out
+
+    def _fresh(self, what: str) -> str:
+        self._count += 1
+        return f"{PREFIX}{what}_{self._count}"
+
+    # Loops, branches, scopes: the block becomes a function, its results are stored by name.
+
+    def visit_For(self, node: ast.For) -> list[ast.stmt]:
+        names = self._liveness.loops[node]
+        results = names.state + names.carried
+        index, body = names.target, self._block(node.body)
+        if index in names.carried:  # the index is read after the loop: it is also one of the carried parameters
+            index = self._fresh("index")
+            body.insert(0, _at(ast.Assign([_store(names.target, node.target)], _load(index, node.target)), node.target))
+        function = self._body("for", (index, *results), body, results, node)
+        call = [
+            self.visit(node.iter),
+            _load(function.name, node.iter),
+            _constant(names.target, node.iter),
+            _constant(names.carried, node.iter),
+            self._thunks(names.carried, node.iter),
+            _constant(names.state, node.iter),
+            _constant(names.stale_inits, node.iter),
+        ]
+        return [function, self._results(results, _call("for_", call, node.iter))]
+
+    def visit_If(self, node: ast.If) -> list[ast.stmt]:
+        names = self._liveness.branches[node]
+        then = self._body("then", names.passed, self._block(node.body), names.merged, node)
+        orelse = self._body("else", names.passed, self._block(node.orelse), names.merged, node)
+        call = [
+            self.visit(node.test),
+            _load(then.name, node.test),
+            _load(orelse.name, node.test),
+            _constant(names.merged, node.test),
+            _constant(names.passed, node.test),
+            self._thunks(names.passed, node.test),
+        ]
+        return [then, orelse, self._results(names.merged, _call("if_", call, node.test))]
+
+    def visit_With(self, node: ast.With) -> list[ast.stmt]:
+        names, context = self._liveness.scopes[node], node.items[0].context_expr
+        parameters = (names.target, *names.passed) if names.target is not None else names.passed
+        function = self._body("with", parameters, self._block(node.body), names.escaping, node)
+        call = [
+            self.visit(context),
+            _load(function.name, context),
+            _constant(names.target, context),
+            _constant(names.escaping, context),
+            _constant(names.passed, context),
+            self._thunks(names.passed, context),
+        ]
+        return [function, self._results(names.escaping, _call("with_", call, context))]
+
+    def _body(self, what: str, parameters: Names, body: list[ast.stmt], results: Names, where: ast.AST) -> ast.FunctionDef:
+        arguments = _arguments([_at(ast.arg(name), where) for name in parameters])
+        result = _at(ast.Return(_tuple((_load(name, where) for name in results), where)), where)
+        return _define(self._fresh(what), arguments, [*body, result], where)
+
+    def _thunks(self, names: Names, where: ast.AST) -> ast.Tuple:
+        return _tuple((_thunk(_load(name, where)) for name in names), where)
+
+    def _results(self, names: Names, call: ast.Call) -> ast.stmt:
+        if not names:
+            return _at(ast.Expr(call), call)
+        target = _at(ast.Tuple([_store(name, call) for name in names], ast.Store()), call)
+        return _at(ast.Assign([target], call), call)
+
+    # Assignments.
+
+    def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
+        value = self.visit(node.value)
+        if len(node.targets) == 1 and not isinstance(node.targets[0], (ast.Tuple, ast.List)):
+            return [self._assign(node.targets[0], value, node)]
+        once = self._fresh("value")
+        out: list[ast.stmt] = [_at(ast.Assign([_store(once, node)], value), node)]
+        for target in node.targets:
+            if not isinstance(target, (ast.Tuple, ast.List)):
+                out.append(self._assign(target, _load(once, node), node))
+                continue
+            # Python takes the value apart; then every name is assigned in the order written.
+            parts: list[ast.stmt] = []
+            out.append(_at(ast.Assign([self._take_apart(target, parts)], _load(once, target)), target))
+            out.extend(parts)
+        return out
+
+    def _take_apart(self, target: ast.expr, parts: list[ast.stmt]) -> ast.expr:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return _at(ast.Tuple([self._take_apart(part, parts) for part in target.elts], ast.Store()), target)
+        part = self._fresh("part")
+        parts.append(self._assign(target, _load(part, target), target))
+        return _store(part, target)
+
+    def _assign(self, target: ast.expr, value: ast.expr, where: ast.AST) -> ast.stmt:
+        if not isinstance(target, ast.Name):
+            return _at(ast.Assign([self.visit(target)], value), where)
+        if target.id != RESULT:
+            value = _call("assign", [_constant(target.id, where), value], where)
+        return _at(ast.Assign([target], value), where)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> list[ast.stmt]:
+        if node.value is None:
+            return [_at(ast.Pass(), node)]
+        value = self.visit(node.value)
+        if isinstance(node.target, ast.Name):
+            value = _call("annotate", [_constant(node.target.id, node), _thunk(node.annotation), value], node)
+        return [self._assign(node.target, value, node)]
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        # `a += b` is a rebind: Python would call __iadd__, and change the value under every other name it has.
+        out: list[ast.stmt] = []
+        target = node.target
+        if isinstance(target, ast.Name):
+            before: ast.expr = _load(target.id, target)
+        else:
+            assert isinstance(target, ast.Subscript)
+            base, index = self._once(target.value, out), self._index_once(target.slice, out)
+            before = _at(ast.Subscript(base, index, ast.Load()), target)
+            target = _at(ast.Subscript(base, index, ast.Store()), target)
+        value = _at(ast.BinOp(before, node.op, self.visit(node.value)), node)
+        if isinstance(target, ast.Name):
+            return [self._assign(target, value, node)]
+        return [*out, _at(ast.Assign([target], value), node)]
+
+    def _index_once(self, index: ast.expr, out: list[ast.stmt]) -> ast.expr:
+        if isinstance(index, ast.Tuple):
+            return _tuple((self._index_once(part, out) for part in index.elts), index)
+        if isinstance(index, ast.Slice):
+            ends = (end and self._once(end, out) for end in (index.lower, index.upper, index.step))
+            return _at(ast.Slice(*ends), index)
+        if isinstance(index, ast.Starred):
+            return _at(ast.Starred(self._once(index.value, out), ast.Load()), index)
+        return self._once(index, out)
+
+    def _once(self, value: ast.expr, out: list[ast.stmt]) -> ast.expr:
+        """`value` evaluated into a hidden name, unless evaluating it twice cannot be told apart."""
+        if isinstance(value, ast.Constant):
+            return value
+        name = self._fresh("once")
+        out.append(_at(ast.Assign([_store(name, value)], self.visit(value)), value))
+        return _load(name, value)
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        value = self.visit(node.value) if node.value is not None else _constant(None, node)
+        return _at(ast.Return(_call("return_", [value], node)), node)
+
+    # Expressions.
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        first, *rest = (self.visit(value) for value in node.values)
+        return _call("and_" if isinstance(node.op, ast.And) else "or_", [first, *map(_thunk, rest)], node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self.generic_visit(node)
+        return _call("not_", [node.operand], node) if isinstance(node.op, ast.Not) else node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        if len(node.ops) == 1:
+            return node
+        operators = _constant(tuple(_COMPARISONS[type(op)] for op in node.ops), node)
+        return _call("compare", [node.left, operators, *map(_thunk, node.comparators)], node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        self.generic_visit(node)
+        return _call("choose", [node.test, _thunk(node.body), _thunk(node.orelse)], node)

@@ -1,0 +1,156 @@
+"""Loops and scopes of the language: what `for` and `with` statements may stand over."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from pypto.errors import BodyError, CallError
+
+
+class Level(enum.Enum):
+    """Where a scope's work runs. Kernels use CORE_GROUP."""
+
+    AIV = 0
+    AIC = 1
+    CORE_GROUP = 2
+    CHIP = 4
+    HOST = 5
+
+
+class SplitMode(enum.Enum):
+    """How a mixed region is halved between the cube and the vector unit."""
+
+    NONE = 0
+    UP_DOWN = 1
+    LEFT_RIGHT = 2
+
+
+@dataclass(frozen=True)
+class Split:
+    """The optimization `pl.split(mode)`."""
+
+    mode: SplitMode
+
+    def __str__(self) -> str:
+        return f"split({self.mode.name})"
+
+
+def split(mode: SplitMode) -> Split:
+    """Ask that a mixed cube and vector region be halved; numbers do not change."""
+    return Split(mode)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What a `for` statement stands over. `kind`: range, parallel, pipeline, unroll or spmd."""
+
+    kind: str
+    start: Any
+    stop: Any
+    step: Any
+    init_values: tuple[Any, ...] = ()
+    stage: int | None = None
+    name: str = ""
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __iter__(self) -> Any:
+        raise BodyError(
+            "PL112",
+            f"pl.{self.kind}(...) is a loop of a kernel body",
+            fix="use it in a `for` statement of a function decorated with @pl.jit, @pl.jit.inline or @pl.jit.incore",
+        )
+
+    # the with form of pl.spmd reaches the runtime, which never calls these
+    def __enter__(self) -> Any:
+        return iter(self)
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class At:
+    """What `with pl.at(...)` opens."""
+
+    level: Level
+    name: str = ""
+    options: tuple[tuple[str, Any], ...] = ()
+    deps: tuple[Any, ...] = ()
+
+    def __enter__(self) -> Any:
+        raise BodyError("PL112", "pl.at(...) opens a region of a kernel body", fix="use it in a function decorated with @pl.jit")
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+
+def _bounds(name: str, args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    if not 1 <= len(args) <= 3:
+        raise CallError("PL601", f"pl.{name} takes (stop), (start, stop) or (start, stop, step); got {len(args)} arguments")
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
+    if isinstance(step, int) and step == 0:
+        raise CallError("PL601", f"pl.{name}: the step is zero", fix="a step that is not zero")
+    return start, stop, step
+
+
+def _loop(name: str, args: tuple[Any, ...], init_values: Any, stage: int | None = None) -> Loop:
+    start, stop, step = _bounds(name, args)
+    inits = tuple(init_values) if isinstance(init_values, tuple | list) else () if init_values is None else (init_values,)
+    return Loop(name, start, stop, step, inits, stage)
+
+
+def range_(*args: Any, init_values: Any = None) -> Loop:
+    """Iterations in order; names may be carried. Each bound is an int or a scalar; the step may be negative."""
+    return _loop("range", args, init_values)
+
+
+def parallel(*args: Any, init_values: Any = None) -> Loop:
+    """Iterations that the author says are independent; stands in orchestration."""
+    return _loop("parallel", args, init_values)
+
+
+def pipeline(*args: Any, stage: int, init_values: Any = None) -> Loop:
+    """Iterations in order, software-pipelined `stage` deep; stands inside a region. Numbers do not depend on it."""
+    if not isinstance(stage, int) or stage < 1:
+        raise CallError("PL601", f"pl.pipeline: stage={stage!r}", fix="a positive number of stages, usually 2 or 4")
+    return _loop("pipeline", args, init_values, stage)
+
+
+def unroll(*args: Any, init_values: Any = None) -> Loop:
+    """Repeat the body at compile time with the index as a Python int; bounds are literals."""
+    return _loop("unroll", args, init_values)
+
+
+def _options(optimizations: Any, **flags: Any) -> tuple[tuple[str, Any], ...]:
+    given = tuple(optimizations or ())
+    for item in given:
+        if not isinstance(item, Split):
+            raise CallError("PL601", f"{item!r} is no optimization of this version", fix="pl.split(pl.SplitMode.UP_DOWN)")
+    named = tuple((k, v) for k, v in flags.items() if v)
+    return (*((("optimizations", tuple(map(str, given))),) if given else ()), *named)
+
+
+def spmd(core_num: Any, *, name_hint: str = "", optimizations: Any = None, sync_start: bool = False) -> Loop:
+    """Run a body once per block, in parallel: as a loop over the block index, or as a `with` scope.
+
+    Blocks may not depend on each other; they are run in ascending order, so runs repeat.
+    """
+    return Loop("spmd", 0, core_num, 1, (), None, name_hint, _options(optimizations, sync_start=sync_start))
+
+
+def at(level: Level = Level.CORE_GROUP, *, name_hint: str = "", optimizations: Any = None, deps: Any = ()) -> At:
+    """Open a region: what stands under it runs on one core, on tiles.
+
+    Args:
+      level: CORE_GROUP.
+      name_hint: the name of the kernel it becomes.
+      optimizations: `[pl.split(...)]`; kept on the kernel.
+      deps: task ids this region waits for besides what its buffers say.
+    """
+    if not isinstance(level, Level):
+        raise CallError("PL601", f"pl.at: level={level!r}", fix="level=pl.Level.CORE_GROUP")
+    if level is not Level.CORE_GROUP:
+        raise CallError("PL601", f"pl.at: level {level.name} holds no tiles", fix="level=pl.Level.CORE_GROUP")
+    return At(level, name_hint, _options(optimizations), tuple(deps))

@@ -1,0 +1,169 @@
+"""The trace of a kernel body: where one stands, what buffers handles lead to, what index scalars equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pypto import dtypes, lax
+from pypto.core.avals import RefAval, ScalarAval, TileAval, scalar
+from pypto.core.index import Index
+from pypto.core.ir import Atom, Literal, Var
+from pypto.core.op import Op
+from pypto.core.trace import JaxprTrace, Scope, aval_of
+from pypto.dtypes import DType
+from pypto.errors import BodyError, ShapeError
+from pypto.language.types import Symbol
+from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
+from pypto.lax.families import as_dtype
+from pypto.source import Frame
+
+
+class PlTrace(JaxprTrace):
+    """Traces a kernel body into the ref level of the IR. Nothing promotes; handles used as values are loaded."""
+
+    strict = True
+    concrete = False
+
+    def __init__(self, *, in_core: bool = False, undeclared_writes: bool = False) -> None:
+        super().__init__()
+        self.in_region = in_core
+        self.in_core_function = in_core
+        self.spmd = False
+        self.undeclared_writes = undeclared_writes
+        self.polynomials: dict[Var, Index] = {}
+        self.base: dict[Var, Var] = {}
+        self.valid_of: dict[Var, tuple[Any, ...]] = {}
+        self.aliases: dict[Var, Atom] = {}
+        self.symbols: dict[Symbol, tuple[RefValue, int]] = {}
+        self.yields: list[list[Any]] = []
+        self.created: set[Var] = set()
+        self.defaulted: set[Var] = set()
+        self.block_reads = 0
+        self.block_index: ScalarValue | None = None
+        self.block_count: Any = None
+
+    # ---- variables and tracers ----
+
+    def wrap(self, var: Var) -> Any:
+        kind = RefValue if isinstance(var.aval, RefAval) else ScalarValue if isinstance(var.aval, ScalarAval) else TileValue
+        return kind(self, var, self.scope)
+
+    def polynomial(self, var: Var) -> Index | None:
+        """The polynomial of an integer scalar; a fresh unknown the first time it is asked for."""
+        if not var.aval.dtype.is_integer:
+            return None
+        found = self.polynomials.get(var)
+        if found is None:
+            found = self.polynomials[var] = Index.fresh(var.name or "?")
+        return found
+
+    def resolved(self, var: Var) -> Var:
+        """The variable behind carries that turned out to be no carries."""
+        while var in self.aliases:
+            target = self.aliases[var]
+            assert isinstance(target, Var)
+            var = target
+        return var
+
+    def base_of(self, x: RefValue) -> Var:
+        """The buffer a handle is a window of, as far as that is known while tracing."""
+        var = self.resolved(x.var)
+        while var in self.base:
+            var = self.resolved(self.base[var])
+        return var
+
+    def parameter_of(self, x: RefValue) -> Var | None:
+        """The parameter a handle is a window of."""
+        base = self.base_of(x)
+        return base if isinstance(base.aval, RefAval) and base.aval.direction is not None else None
+
+    def derive(self, x: RefValue, op: Op, ins: Sequence[Any], params: dict[str, Any], aval: RefAval) -> RefValue:
+        """A handle made from another one."""
+        (out,) = self.emit(op, [self.atom(a) for a in ins], params, [aval])
+        self.base[out] = x.var
+        return self.wrap(out)
+
+    def symbol(self, s: Symbol) -> Any:
+        """The run-time extent a symbol stands for."""
+        if s not in self.symbols:
+            raise ShapeError("PL304", f"{s!r} names no extent of this kernel's parameters", fix="use it in an annotation, or pl.tensor.dim(x, axis)")
+        x, axis = self.symbols[s]
+        return self.dimension(x, axis)
+
+    def dimension(self, x: RefValue, axis: int) -> Any:
+        """The extent of an axis, as a scalar (an int when it is static)."""
+        extent = x.shape[axis]
+        if isinstance(extent, int):
+            return extent
+        result = super().process(lax.dim, [x], {"axis": axis})
+        self.polynomials[result.var] = extent
+        return result
+
+    # ---- operations ----
+
+    def operands(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(a if i in op.refs else self.value(a, op.name) for i, a in enumerate(args))
+
+    def value(self, x: Any, what: str) -> Any:
+        """An operand that is used as a value: handles are loaded here."""
+        if isinstance(x, RefValue):
+            from pypto.language import access
+
+            if not self.in_region:
+                raise access.outside(f"`{what}` on {access.called(x)}")
+            return access.load_whole(self, x)
+        if isinstance(x, Unset):
+            raise x.error()
+        if isinstance(x, Value | bool | int | float | Literal):
+            return x
+        if isinstance(x, Symbol):
+            return self.symbol(x)
+        raise BodyError("PL106", f"`{what}` got {type(x).__name__} {x!r}", fix="tensors, tiles, scalars and numbers can be traced")
+
+    def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        ins = [self.atom(a) for a in args]
+        outs = self.emit(op, ins, params)
+        if not self.in_region and any(isinstance(o.aval, TileAval) for o in outs):
+            from pypto.language import access
+
+            raise access.outside(f"`{op.name}`")
+        return self.wrap(outs[0]) if len(outs) == 1 else tuple(map(self.wrap, outs))
+
+    def atom(self, x: Any) -> Atom:
+        if isinstance(x, Unset):
+            raise x.error()
+        if isinstance(x, bool | int) and not isinstance(x, Value):
+            dtype = dtypes.BOOL if isinstance(x, bool) else dtypes.INDEX
+            return Literal(dtype.storage.type(x), scalar(dtype))
+        return super().atom(x)
+
+    def scalar_for(self, x: Any, dtype: DType, what: str) -> Any:
+        """A number or scalar as a scalar of this dtype."""
+        aval = aval_of(x)
+        if isinstance(x, ScalarValue) and x.dtype is not dtype:
+            if x.dtype.is_float and not dtype.is_float:
+                raise ShapeError("PL302", f"{what}: a {x.dtype.name} scalar into {dtype.name}", fix=f"pl.cast(x, pl.{dtype.name}) says how to round")
+            if x.dtype.is_integer and dtype.is_integer:  # an index or count goes into any integer tensor that holds it
+                return lax.convert.bind(x, dtype=dtype, mode="rint", overflow="wrap")
+        if isinstance(x, float) and not dtype.is_float:
+            raise ShapeError("PL302", f"{what}: the float {x!r} into {dtype.name}", fix="write an integer")
+        return as_dtype(x, aval, dtype)
+
+    # ---- where one stands ----
+
+    @contextmanager
+    def region(self, kind: str, *, spmd: bool = False, index: ScalarValue | None = None, count: Any = None) -> Iterator[Scope]:
+        """Trace a region body."""
+        before = (self.in_region, self.spmd, self.block_index, self.block_count)
+        with self.inside("region") as scope:
+            self.in_region, self.spmd, self.block_index, self.block_count = True, spmd, index, count
+            try:
+                yield scope
+            finally:
+                self.in_region, self.spmd, self.block_index, self.block_count = before
+
+    def sources(self, scope: Scope) -> dict[Var, Frame | Any]:
+        """Where each variable made directly in a scope was written."""
+        return {v: e.source for e in scope.eqns for v in e.outs}

@@ -1,0 +1,102 @@
+"""Whole-array operations: every name here is an op or a function over ops, and kernels use the same ones."""
+
+from pypto.lax.compare import compare, eq, ge, gt, le, lt, ne, select
+from pypto.lax.contraction import matmul, matmul_acc
+from pypto.lax.control import call, cond, loop, region, unset
+from pypto.lax.convert import convert, convert_element_type
+from pypto.lax.elementwise import (
+    abs_,
+    add,
+    div,
+    exp,
+    floor_div,
+    floor_mod,
+    log,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    mul,
+    neg,
+    recip,
+    rsqrt,
+    sqrt,
+    sub,
+)
+from pypto.lax.memory import alloc, copy, dim, get, read, reshape_view, set_, transpose_view, valid_extent, view
+from pypto.lax.reduction import reduce_max, reduce_min, reduce_sum
+from pypto.lax.shape import broadcast, concatenate, empty, fill, fillpad, full, iota, ramp, reshape, set_validshape, slice_, transpose, update
+
+abs = abs_  # noqa: A001 - JAX's name; `abs_` is for modules that need the builtin
+max = maximum  # noqa: A001 - as in jax.lax
+min = minimum  # noqa: A001 - as in jax.lax
+slice = slice_  # noqa: A001 - as in jax.lax
+
+__all__ = [
+    "abs",
+    "abs_",
+    "add",
+    "alloc",
+    "broadcast",
+    "call",
+    "compare",
+    "concatenate",
+    "cond",
+    "convert",
+    "convert_element_type",
+    "copy",
+    "dim",
+    "div",
+    "empty",
+    "eq",
+    "exp",
+    "fill",
+    "fillpad",
+    "floor_div",
+    "floor_mod",
+    "full",
+    "ge",
+    "get",
+    "gt",
+    "iota",
+    "le",
+    "log",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "loop",
+    "lt",
+    "matmul",
+    "matmul_acc",
+    "max",
+    "maximum",
+    "min",
+    "minimum",
+    "mul",
+    "ne",
+    "neg",
+    "ramp",
+    "read",
+    "recip",
+    "reduce_max",
+    "reduce_min",
+    "reduce_sum",
+    "region",
+    "reshape",
+    "reshape_view",
+    "rsqrt",
+    "select",
+    "set_",
+    "set_validshape",
+    "slice",
+    "slice_",
+    "sqrt",
+    "sub",
+    "transpose",
+    "transpose_view",
+    "unset",
+    "update",
+    "valid_extent",
+    "view",
+]

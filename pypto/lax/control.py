@@ -1,0 +1,50 @@
+"""Control: loops, branches, regions, and calls of outlined kernels. Bodies are nested jaxprs in the params."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pypto.core.avals import Aval, join
+from pypto.core.ir import Jaxpr
+from pypto.core.op import Native, No
+from pypto.lax.memory import structural
+
+
+@structural(
+    abstract=lambda start, stop, step, *inits, body, kind, stage: tuple(join(v.aval, o.aval) for v, o in zip(body.invars[1:], body.outs, strict=True)),
+    index=(0, 1, 2),
+    pto=Native("scf.for"),
+)
+def loop(start: Any, stop: Any, step: Any, *inits: Any, body: Jaxpr, kind: str, stage: int | None) -> Any:
+    """Run a body for start, start + step, ... before stop, carrying values from turn to turn.
+
+    The body takes the index and the carried values, and returns the next carried values. `kind` is range, parallel or
+    pipeline; the order of execution is ascending for all of them. A handle among the carried values is passed as a pointer.
+    """
+
+
+@structural(
+    abstract=lambda test, *, then, orelse: tuple(join(a.aval, b.aval) for a, b in zip(then.outs, orelse.outs, strict=True)),
+    index=(0,),
+    pto=Native("scf.if"),
+)
+def cond(test: Any, *, then: Jaxpr, orelse: Jaxpr) -> Any:
+    """Run one of two bodies, chosen by a BOOL scalar; the other one has no effect."""
+
+
+@structural(abstract=lambda *size, body, kind, name, options: (), index=(0,), pto=No("it is outlined into a kernel"))
+def region(*size: Any, body: Jaxpr, kind: str, name: str, options: tuple[tuple[str, Any], ...]) -> Any:
+    """A piece of work for one core (kind `at` or `incore`), or for each block of an spmd dispatch (`size` blocks).
+
+    Values reach it by being used in its body, and leave it through buffers only.
+    """
+
+
+@structural(abstract=lambda *operands, kernel, blocks: (), pto=No("orchestration launches it"))
+def call(*operands: Any, kernel: str, blocks: bool) -> Any:
+    """Launch an outlined kernel on buffers and scalars. With `blocks`, the first operand is the number of blocks."""
+
+
+@structural(abstract=lambda *, aval: aval, pto=No("it is no value at all"))
+def unset(*, aval: Aval) -> Any:
+    """Stands for a name that has no value on this path; using what it reaches is the error."""

@@ -1,0 +1,89 @@
+"""Conversion between dtypes, with the rounding mode and the overflow rule as visible parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pypto import dtypes, numerics
+from pypto.core.avals import Aval, ScalarAval
+from pypto.core.op import Exact, Native, Pointwise
+from pypto.dtypes import DType, Kind, dtype_of
+from pypto.errors import ShapeError
+from pypto.lax.families import computed, sample_values
+
+MODES = ("none", "rint", "round", "floor", "ceil", "trunc", "odd")
+OVERFLOWS = ("saturate", "wrap", "ieee")
+
+
+def _abstract(x: Aval, *, dtype: DType, mode: str, overflow: str) -> Aval:
+    if x.dtype.kind is Kind.MASK:
+        raise ShapeError("PL305", "cast: a predicate mask is not a number", fix="use pl.sel(mask, 1.0, 0.0) to make one of it")
+    if Kind.TASK in (x.dtype.kind, dtype.kind) or dtype.kind is Kind.MASK:
+        raise ShapeError("PL305", f"cast: {x.dtype.name} and {dtype.name} do not convert into each other", fix="cast numbers only")
+    if mode not in MODES:
+        raise ShapeError("PL308", f"cast: there is no rounding mode {mode!r}", fix=f"one of {', '.join(MODES)}")
+    if overflow not in OVERFLOWS:
+        raise ShapeError("PL308", f"cast: there is no overflow rule {overflow!r}", fix=f"one of {', '.join(OVERFLOWS)}")
+    if isinstance(x, ScalarAval):
+        return ScalarAval((), dtype)
+    return replace(x, dtype=dtype)
+
+
+def _samples() -> list[Any]:
+    pairs = [("FP32", "BF16"), ("FP32", "FP16"), ("FP32", "INT32"), ("INT32", "FP32"), ("BF16", "FP32"), ("INT8", "FP16"), ("FP16", "INT8")]
+    return [
+        ((sample_values(dtypes.DTYPES[a], (3, 5), seed=i),), {"dtype": dtypes.DTYPES[b], "mode": mode, "overflow": "saturate"})
+        for i, (a, b) in enumerate(pairs)
+        for mode in ("rint", "round", "trunc")
+    ]
+
+
+@computed(
+    samples=_samples,
+    abstract=_abstract,
+    axes=Pointwise(),
+    exact=Exact("cast mode"),
+    valid=lambda x, **_: x,
+    pto=Native("pto.tcvt"),
+    golden="jax.lax.convert_element_type",
+)
+def convert(x: Any, *, dtype: Any, mode: str = "rint", overflow: str = "saturate") -> Any:
+    """Convert to another dtype.
+
+    Args:
+      x: any shape.
+      dtype: the target.
+      mode: `rint` ties to even, `round` ties away from zero, `floor`, `ceil`, `trunc`, `odd` (inexact results get an odd
+        last bit), `none` (`trunc` to integers, `rint` otherwise).
+      overflow: to integers, `saturate` clamps and turns NaN into 0, `wrap` keeps the low bits; to FP8 formats,
+        `saturate` clamps and `ieee` gives infinity or NaN. Other floats overflow as IEEE says.
+    Numerics:
+      One rounding, whatever the source.
+
+    >>> import numpy as np
+    >>> from pypto import lax
+    >>> lax.convert(np.float32([0.5, 1.5, 2.5]), dtype="INT32", mode="round")
+    Array([1, 2, 3], dtype=INT32)
+    """
+    x = np.asarray(x)
+    return numerics.convert(x, dtype_of(x.dtype), dtype_of(dtype), mode, overflow)
+
+
+convert.prepare = lambda op, args: args
+
+
+def convert_element_type(x: Any, new_dtype: Any) -> Any:
+    """Convert as JAX does: to floats to nearest even; floats to integers toward zero; integers keep the low bits.
+
+    >>> convert_element_type(2.7, "INT32")
+    Array(2, dtype=INT32)
+    """
+    from pypto.core.trace import aval_of
+
+    source, target = aval_of(x).dtype, dtype_of(new_dtype)
+    if source.is_float:
+        return convert(x, dtype=target, mode="trunc" if target.is_integer else "rint", overflow="saturate")
+    return convert(x, dtype=target, mode="rint", overflow="wrap")

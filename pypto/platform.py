@@ -1,0 +1,164 @@
+"""THE platform table: memory spaces with their capacities, alignment, data paths and core counts.
+
+Figures are those the original compiler enforces for each chip family (bytes unless said).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from pypto.errors import CallError
+
+KIB = 1024
+
+
+class Space(enum.Enum):
+    """Where a buffer lives."""
+
+    DDR = "ddr"
+    VEC = "vec"
+    MAT = "mat"
+    LEFT = "left"
+    RIGHT = "right"
+    ACC = "acc"
+    BIAS = "bias"
+    LEFT_SCALE = "left_scale"
+    RIGHT_SCALE = "right_scale"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+Path = tuple[Space, Space]
+
+
+@dataclass(frozen=True)
+class Platform:
+    """One chip family.
+
+    Attributes:
+      name: the name users write in `platform=`.
+      capacity: bytes a kernel may use of each on-chip space.
+      paths: the pairs (from, to) between which data can be moved.
+      row_align: bytes a row of a tile is a multiple of.
+      address_align: bytes every on-chip address is a multiple of.
+      fractal: elements that m, n and k of a cube operand are multiples of.
+      gm_granule: bytes of one efficient access to global memory.
+      cube_cores, vector_cores: cores of one device.
+      pto_arch: what the assembler calls it.
+      bf16_arithmetic: whether the vector unit computes in BF16.
+      checked: whether programs are held to these limits; only `cpu` is not.
+    """
+
+    name: str
+    capacity: dict[Space, int]
+    paths: frozenset[Path]
+    row_align: int
+    address_align: int
+    fractal: int
+    gm_granule: int
+    cube_cores: int
+    vector_cores: int
+    pto_arch: str
+    bf16_arithmetic: bool
+    checked: bool = True
+
+    def moves(self, source: Space, target: Space) -> bool:
+        """Whether one instruction moves data from `source` to `target`."""
+        return source is target or (source, target) in self.paths
+
+
+_A2A3_PATHS: frozenset[Path] = frozenset(
+    {
+        (Space.DDR, Space.VEC),
+        (Space.DDR, Space.MAT),
+        (Space.VEC, Space.DDR),
+        (Space.MAT, Space.LEFT),
+        (Space.MAT, Space.RIGHT),
+        (Space.MAT, Space.BIAS),
+        (Space.ACC, Space.MAT),
+        (Space.ACC, Space.DDR),
+    }
+)
+_A5_PATHS = _A2A3_PATHS | {
+    (Space.VEC, Space.MAT),
+    (Space.ACC, Space.VEC),
+    (Space.MAT, Space.LEFT_SCALE),
+    (Space.MAT, Space.RIGHT_SCALE),
+}
+
+# Vec is cut by the 8 KiB at its top that several vector instructions use as scratch without being told.
+_A2A3 = Platform(
+    "a2a3",
+    capacity={
+        Space.VEC: 184 * KIB,
+        Space.MAT: 512 * KIB,
+        Space.LEFT: 64 * KIB,
+        Space.RIGHT: 64 * KIB,
+        Space.ACC: 128 * KIB,
+        Space.BIAS: 1 * KIB,
+    },
+    paths=_A2A3_PATHS,
+    row_align=32,
+    address_align=32,
+    fractal=16,
+    gm_granule=512,
+    cube_cores=24,
+    vector_cores=48,
+    pto_arch="a3",
+    bf16_arithmetic=False,
+)
+_A5 = Platform(
+    "a5",
+    capacity={
+        Space.VEC: 240 * KIB,
+        Space.MAT: 512 * KIB,
+        Space.LEFT: 64 * KIB,
+        Space.RIGHT: 64 * KIB,
+        Space.ACC: 256 * KIB,
+        Space.BIAS: 4 * KIB,
+        Space.LEFT_SCALE: 4 * KIB,
+        Space.RIGHT_SCALE: 4 * KIB,
+    },
+    paths=_A5_PATHS,
+    row_align=32,
+    address_align=32,
+    fractal=16,
+    gm_granule=128,
+    cube_cores=36,
+    vector_cores=72,
+    pto_arch="a5",
+    bf16_arithmetic=True,
+)
+
+
+def _renamed(base: Platform, name: str, *, checked: bool = True) -> Platform:
+    return Platform(**{**base.__dict__, "name": name, "checked": checked})
+
+
+PLATFORMS: dict[str, Platform] = {
+    p.name: p
+    for p in (
+        _A2A3,
+        _renamed(_A2A3, "a2a3sim"),
+        _A5,
+        _renamed(_A5, "a5sim"),
+        _renamed(_A5, "cpu", checked=False),
+    )
+}
+
+
+def platform_of(name: str) -> Platform:
+    """The row called `name`.
+
+    >>> platform_of("a2a3sim").capacity[Space.VEC]
+    188416
+
+    Errors:
+      PL606 if there is no such platform.
+    """
+    row = PLATFORMS.get(name)
+    if row is None:
+        raise CallError("PL606", f"there is no platform {name!r}", fix=f"one of {', '.join(sorted(PLATFORMS))}")
+    return row

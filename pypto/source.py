@@ -1,0 +1,108 @@
+"""Where a thing was written: file, line and columns of the user's code, resolved only when shown."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType, FrameType
+
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+Span = tuple[int, int, int, int]
+"""First line, last line (both 1-based), first column, end column (both 0-based, in characters)."""
+
+
+@lru_cache(maxsize=4096)
+def _positions(code: CodeType) -> tuple[tuple[int | None, int | None, int | None, int | None], ...]:
+    return tuple(code.co_positions())
+
+
+def _characters(line: str, byte_column: int) -> int:
+    """CPython counts columns in UTF-8 bytes; carets are placed in characters."""
+    return len(line.encode()[:byte_column].decode(errors="ignore"))
+
+
+@dataclass(frozen=True)
+class Source:
+    """One place in a user's file.
+
+    Columns are 0-based characters; `end_column` is exclusive and only meaningful on a single line.
+    """
+
+    file: str
+    line: int
+    column: int = 0
+    end_column: int = 0
+
+    @property
+    def text(self) -> str:
+        """The source line, without its newline; empty if the file is gone."""
+        return linecache.getline(self.file, self.line).rstrip("\n")
+
+    def snippet(self) -> str:
+        """File, line and column, the line itself, and carets under the span.
+
+        >>> Source("nowhere.py", 3, 4, 9).snippet()
+        '  --> nowhere.py:3:5'
+        """
+        shown = self.file if self.file.startswith("<") else os.path.relpath(self.file) if _below_here(self.file) else self.file
+        head = f"  --> {shown}:{self.line}:{self.column + 1}"
+        text = self.text
+        if not text:
+            return head
+        width = max(1, (self.end_column if self.end_column > self.column else len(text.rstrip())) - self.column)
+        number = str(self.line)
+        bar = " " * len(number)
+        return f"{head}\n {number} | {text}\n {bar} | {' ' * self.column}{'^' * width}"
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """An instruction of a code object: cheap to record for every equation, resolved to a `Source` on demand."""
+
+    code: CodeType
+    instruction: int
+
+    def resolve(self) -> Source:
+        first, last, column, end = _positions(self.code)[self.instruction // 2]
+        file, line = self.code.co_filename, first or self.code.co_firstlineno
+        text = linecache.getline(file, line)
+        start = _characters(text, column or 0)
+        stop = _characters(text, end) if end is not None and first == last else 0
+        return Source(file, line, start, stop)
+
+
+def _below_here(file: str) -> bool:
+    try:
+        return os.path.abspath(file).startswith(os.getcwd() + os.sep)
+    except OSError:  # the working directory is gone: show the path as it is
+        return False
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(PACKAGE)
+
+
+def user_frame(depth: int = 1) -> Frame | None:
+    """The innermost frame outside this package, or None at the top of an interactive embedding."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return None if frame is None else Frame(frame.f_code, frame.f_lasti)
+
+
+def user_source(depth: int = 1) -> Source | None:
+    """`user_frame`, resolved to file, line and columns."""
+    frame = user_frame(depth + 1)
+    return None if frame is None else frame.resolve()
+
+
+def resolve(where: Frame | Source | None) -> Source | None:
+    """A recorded place as a `Source`."""
+    return where.resolve() if isinstance(where, Frame) else where

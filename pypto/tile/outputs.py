@@ -1,0 +1,77 @@
+"""Which parameters a kernel writes: outputs must be, inputs must not. Handles are followed through views and carries."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from pypto.core.avals import RefAval
+from pypto.core.ir import Eqn, Jaxpr, Var
+from pypto.errors import OutputError, PyptoWarning, warning_text
+from pypto.source import Source
+
+_VIEWS = ("view", "reshape_view", "transpose_view")
+
+
+def handle_edges(jaxpr: Jaxpr) -> dict[Var, list[Var]]:
+    """For each handle, the handles it may be the same buffer as, one step back. Linear; no fixpoint is needed."""
+    back: dict[Var, list[Var]] = {}
+
+    def link(to: Any, of: Any) -> None:
+        if isinstance(to, Var) and isinstance(of, Var) and isinstance(to.aval, RefAval):
+            back.setdefault(to, []).append(of)
+
+    for e in jaxpr.walk():
+        if e.op.name in _VIEWS:
+            link(e.outs[0], e.ins[0])
+        elif e.op.name == "loop":
+            body: Jaxpr = e.params["body"]
+            for init, inside, after, out in zip(e.ins[3:], body.invars[1:], body.outs, e.outs, strict=True):
+                for to in (inside, out):
+                    link(to, init)
+                    link(to, after)
+        elif e.op.name == "cond":
+            for a, b, out in zip(e.params["then"].outs, e.params["orelse"].outs, e.outs, strict=True):
+                link(out, a)
+                link(out, b)
+    return back
+
+
+def written(jaxpr: Jaxpr) -> dict[Var, Eqn]:
+    """Every handle something may be written through, with one equation that does."""
+    back = handle_edges(jaxpr)
+    found: dict[Var, Eqn] = {}
+    work = [(e.ins[i], e) for e in jaxpr.walk() for i in e.op.writes]
+    while work:
+        var, eqn = work.pop()
+        if isinstance(var, Var) and var not in found:
+            found[var] = eqn
+            work.extend((v, eqn) for v in back.get(var, ()))
+    return found
+
+
+def check_outputs(jaxpr: Jaxpr, source: Source, *, undeclared_writes: bool) -> None:
+    """Every Out is written somewhere, no input is.
+
+    Errors:
+      PL202 for an output that nothing writes (an InOut: a warning), PL203 for a store that reaches an input.
+    """
+    hit = written(jaxpr)
+    for v in jaxpr.invars:
+        direction = v.aval.direction if isinstance(v.aval, RefAval) else None
+        if direction == "in" and v in hit and not undeclared_writes:
+            raise OutputError(
+                "PL203",
+                f"a store may reach `{v.name}`, which is declared an input: it would never reach the caller",
+                fix=f"annotate `{v.name}` with pl.Out[...] or pl.InOut[...]",
+                at=hit[v].source,
+            )
+        if direction == "out" and v not in hit:
+            raise OutputError(
+                "PL202", f"output `{v.name}` is never written", fix=f"`{v.name}[:] = ...`, or pl.assemble({v.name}, value, [0, 0])", at=source
+            )
+        if direction == "inout" and v not in hit:
+            text = warning_text(
+                "PL202", f"`{v.name}` is declared InOut and never written: the caller's array keeps its content", fix=f"`{v.name}[:] = ...`", at=source
+            )
+            warnings.warn(text, PyptoWarning, stacklevel=5)

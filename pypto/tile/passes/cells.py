@@ -1,0 +1,257 @@
+"""Cells: tiles that are updated in place become values where that is straight-line, and on-chip buffers elsewhere.
+
+Also where lost tile writes (PL205) and updates through a shared name (PL207) are found, since both need all uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pypto import dtypes
+from pypto.core.avals import RefAval, TileAval, scalar
+from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
+from pypto.core.op import OPS
+from pypto.errors import OutputError
+from pypto.platform import Space
+from pypto.tile.pipeline import tile_pass
+
+
+def is_update(e: Eqn) -> bool:
+    """An in-place update of a tile."""
+    return e.op.name == "set" and isinstance(e.ins[0].aval, TileAval)
+
+
+@dataclass
+class _Cell:
+    """What is known of one tile that is updated in place."""
+
+    var: Var
+    updates: list[Eqn] = field(default_factory=list)
+    straight: bool = True
+
+
+@tile_pass(provides={"SSA"})
+def promote_cells(jaxpr: Jaxpr) -> Jaxpr:
+    """Remove in-place updates of tiles. Linear in the program."""
+    cells = _find(jaxpr)
+    if not cells:
+        return jaxpr
+    _check_lost(jaxpr, cells)
+    _check_shared(jaxpr, cells)
+    return _Promoter(cells).block(jaxpr)
+
+
+def _find(jaxpr: Jaxpr) -> dict[Var, _Cell]:
+    """Updated tiles; `straight` when every update stands in the block that defines the tile and is fully valid."""
+    cells: dict[Var, _Cell] = {}
+    home: dict[Var, Jaxpr] = {}
+
+    def visit(j: Jaxpr) -> None:
+        for v in j.invars:
+            home[v] = j
+        for e in j.eqns:
+            for v in e.outs:
+                home[v] = j
+            if is_update(e):
+                var = e.ins[0]
+                assert isinstance(var, Var)
+                cell = cells.setdefault(var, _Cell(var))
+                cell.updates.append(e)
+                value = e.ins[1].aval
+                whole = not isinstance(value, TileAval) or value.valid is None
+                cell.straight &= home[var] is j and whole
+            for b in e.bodies():
+                visit(b)
+
+    visit(jaxpr)
+    return cells
+
+
+def _check_lost(jaxpr: Jaxpr, cells: dict[Var, _Cell]) -> None:
+    """PL205: the last update of a tile must be followed by a read of it, or by another turn of a loop that reads it."""
+    pending: dict[Var, Eqn] = {}
+
+    def visit(j: Jaxpr) -> tuple[set[Var], set[Var]]:
+        """(tiles read, tiles made) in a block; leaves `pending` with the updates nobody has read yet."""
+        reads: set[Var] = set()
+        made: set[Var] = set(j.invars)
+
+        def read(atoms: Sequence[Atom]) -> None:
+            for a in atoms:
+                if isinstance(a, Var):
+                    reads.add(a)
+                    pending.pop(a, None)
+
+        for e in j.eqns:
+            made.update(e.outs)
+            read(e.ins[1:] if is_update(e) else e.ins)
+            before = dict(pending)
+            for b in e.bodies():
+                arm_start = dict(before) if e.op.name == "cond" else None
+                if arm_start is not None:
+                    merged = dict(pending)
+                    pending.clear()
+                    pending.update(arm_start)
+                inner_reads, inner_made = visit(b)
+                reads |= inner_reads
+                if e.op.name == "loop":
+                    for v in inner_reads - inner_made:
+                        pending.pop(v, None)
+                if arm_start is not None and b is not next(e.bodies()):
+                    for v, u in merged.items():
+                        pending.setdefault(v, u)
+            if is_update(e):
+                var = e.ins[0]
+                assert isinstance(var, Var)
+                pending[var] = e
+        read(j.outs)
+        return reads, made
+
+    visit(jaxpr)
+    for var, e in pending.items():
+        if var in cells:
+            name = f"`{var.name}`" if var.name else "a tile"
+            raise OutputError(
+                "PL205",
+                f"{name} is updated here and never read again: a tile is on chip, so nothing reaches memory",
+                fix="store it: `out[...] = tile`; to write a tensor, index the tensor itself in one subscript",
+                at=e.source,
+            )
+
+
+def _check_shared(jaxpr: Jaxpr, cells: dict[Var, _Cell]) -> None:
+    """PL207: a carried tile is a copy of what entered, so updating it in place must not be seen under another name."""
+    position = 0
+    last: dict[Var, int] = {}
+    loops_of: dict[Var, tuple[int, ...]] = {}
+    hazards: list[tuple[Var, int, tuple[int, ...], Eqn, Var]] = []
+
+    def visit(j: Jaxpr, loops: tuple[int, ...]) -> None:
+        nonlocal position
+        for v in j.invars:
+            loops_of[v] = loops
+        for e in j.eqns:
+            position += 1
+            start = position
+            for a in e.ins:
+                if isinstance(a, Var):
+                    last[a] = position
+            for b in e.bodies():
+                visit(b, (*loops, id(e)) if e.op.name == "loop" else loops)
+            position += 1
+            if e.op.name == "loop":
+                body: Jaxpr = e.params["body"]
+                for init, inside in zip(e.ins[3:], body.invars[1:], strict=True):
+                    if inside in cells and isinstance(init, Var):
+                        hazards.append((init, start, loops, cells[inside].updates[0], inside))
+                        if list(e.ins[3:]).count(init) > 1:
+                            last[init] = position + 1
+            for v in e.outs:
+                loops_of[v] = loops
+        for a in j.outs:
+            if isinstance(a, Var):
+                position += 1
+                last[a] = position
+
+    visit(jaxpr, ())
+    for init, start, loops, update, inside in hazards:
+        if last.get(init, 0) > start or loops_of.get(init, ()) != loops:
+            name = inside.name or "a tile"
+            raise OutputError(
+                "PL207",
+                f"`{name}` is carried by a loop and updated in place, while `{init.name or name}` still names the tile it entered as",
+                fix=f"make the copy explicit before the loop: `{name} = pl.adds({init.name or name}, 0.0)`, or update without rebinding",
+                at=update.source,
+            )
+
+
+class _Promoter:
+    """Rewrites blocks: `now` maps a straight-line cell to its current value, `buffers` a cell to its on-chip buffer."""
+
+    def __init__(self, cells: dict[Var, _Cell]) -> None:
+        self.cells = cells
+        self.now: dict[Var, Atom] = {}
+        self.buffers: dict[Var, tuple[Var, tuple[Any, ...]]] = {}
+
+    def block(self, j: Jaxpr) -> Jaxpr:
+        out: list[Eqn] = []
+        for v in j.invars:
+            self._define(v, out, None)
+        for e in j.eqns:
+            if is_update(e):
+                self._update(e, out)
+                continue
+            ins = tuple(self._use(a, out, e.source) for a in e.ins)
+            params = {k: self.block(p) if isinstance(p, Jaxpr) else p for k, p in e.params.items()}
+            out.append(Eqn(e.op, ins, e.outs, params, e.source))
+            for v in e.outs:
+                self._define(v, out, e.source)
+        outs = tuple(self._use(a, out, None) for a in j.outs)
+        return j.replace(eqns=tuple(out), outs=outs)
+
+    def _define(self, v: Var, out: list[Eqn], source: Any) -> None:
+        cell = self.cells.get(v)
+        if cell is None or cell.straight:
+            return
+        aval = v.aval
+        assert isinstance(aval, TileAval)
+        buffer = Var(RefAval(aval.shape, aval.dtype, Space.VEC), v.name)
+        params = {"shape": aval.static_shape, "dtype": aval.dtype, "space": Space.VEC, "init": None, "name": v.name}
+        out.append(Eqn(OPS["alloc"], (), (buffer,), params, source))
+        zeros = (_index(0),) * aval.rank
+        out.append(Eqn(OPS["set"], (buffer, v, *zeros), (), {"sizes": aval.static_shape, "drop": ()}, source))
+        extents = []
+        for axis, known in enumerate(aval.valid_shape):
+            if known is None:
+                extent = Var(scalar(dtypes.INDEX), f"{v.name}_valid{axis}")
+                out.append(Eqn(OPS["valid_extent"], (v,), (extent,), {"axis": axis}, source))
+                extents.append(extent)
+            else:
+                extents.append(known)
+        self.buffers[v] = buffer, tuple(extents)
+
+    def _use(self, a: Atom, out: list[Eqn], source: Any) -> Atom:
+        if not isinstance(a, Var):
+            return a
+        if a in self.now:
+            return self.now[a]
+        if a not in self.buffers:
+            return a
+        buffer, extents = self.buffers[a]
+        aval = a.aval
+        assert isinstance(aval, TileAval)
+        loaded = Var(aval, a.name)
+        partly = aval.valid is not None
+        params = {
+            "sizes": aval.static_shape,
+            "drop": (),
+            "valid": tuple(None if isinstance(x, Var) else x for x in extents) if partly else None,
+            "level": aval.level,
+            "space": aval.space,
+        }
+        dynamic = [x for x in extents if isinstance(x, Var)]
+        out.append(Eqn(OPS["get"], (buffer, *(_index(0),) * aval.rank, *dynamic), (loaded,), params, source))
+        return loaded
+
+    def _update(self, e: Eqn, out: list[Eqn]) -> None:
+        target, value, *offsets = e.ins
+        assert isinstance(target, Var)
+        rest = tuple(self._use(a, out, e.source) for a in (value, *offsets))
+        if target in self.buffers:
+            out.append(Eqn(e.op, (self.buffers[target][0], *rest), (), e.params, e.source))
+            return
+        fresh = Var(target.aval, target.name)
+        current = self.now.get(target, target)
+        out.append(Eqn(OPS["update"], (current, *rest), (fresh,), {"sizes": e.params["sizes"]}, e.source))
+        self.now[target] = fresh
+
+
+def _index(i: int) -> Literal:
+    return Literal(np.int64(i), scalar(dtypes.INDEX))
+
+
+

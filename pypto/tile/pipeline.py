@@ -1,0 +1,68 @@
+"""The passes from the ref level to a tile program, in order, each with what it requires and provides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pypto import config
+from pypto.core.ir import Jaxpr
+from pypto.errors import InternalError
+from pypto.tile.ir import Program
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A function from jaxpr to jaxpr with a contract: valid in, valid out."""
+
+    name: str
+    run: Callable[[Jaxpr], Jaxpr]
+    requires: frozenset[str]
+    provides: frozenset[str]
+
+    def __call__(self, jaxpr: Jaxpr) -> Jaxpr:
+        missing = self.requires - jaxpr.facts
+        if missing:
+            raise InternalError("PL901", f"pass {self.name} needs {', '.join(sorted(missing))}")
+        result = self.run(jaxpr)
+        return result.replace(facts=jaxpr.facts | self.provides)
+
+
+def tile_pass(*, requires: set[str] | None = None, provides: set[str] | None = None) -> Callable[[Callable[[Jaxpr], Jaxpr]], Pass]:
+    """Declare a pass.
+
+    Facts: `SSA` (no tile is updated in place), `NO_DEAD_CODE`.
+    """
+
+    def decorate(run: Callable[[Jaxpr], Jaxpr]) -> Pass:
+        return Pass(run.__name__, run, frozenset(requires or ()), frozenset(provides or ()))
+
+    return decorate
+
+
+def _passes() -> tuple[Pass, ...]:
+    from pypto.tile.passes.cells import promote_cells
+    from pypto.tile.passes.dce import dead_code
+
+    return (promote_cells, dead_code)
+
+
+
+
+
+def lower_program(jaxpr: Jaxpr, platform: str) -> Program:
+    """Run the passes and outline the regions; with `config.verify` the verifier runs around each of them."""
+    from pypto.tile.passes.outline import outline
+    from pypto.tile.verify import verify, verify_jaxpr
+
+    checked = config.current().verify
+    for p in _passes():
+        if checked:
+            verify_jaxpr(jaxpr)
+        jaxpr = p(jaxpr)
+    if checked:
+        verify_jaxpr(jaxpr)
+    program = outline(jaxpr, platform)
+    if checked:
+        verify(program)
+    return program

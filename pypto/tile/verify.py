@@ -1,0 +1,51 @@
+"""The verifier: what must hold of a program at each level. Passes may rely on it, tests run it around each pass."""
+
+from __future__ import annotations
+
+from pypto.core.avals import TileAval, same_type
+from pypto.core.ir import Eqn, Jaxpr, check, free_vars
+from pypto.errors import InternalError
+from pypto.tile.ir import Program
+
+
+def verify_jaxpr(jaxpr: Jaxpr) -> None:
+    """Structure, and every equation's results against its op's abstract rule.
+
+    Errors:
+      PL901 naming the equation.
+    """
+    check(jaxpr)
+    for eqn in jaxpr.walk():
+        _abstract(eqn)
+        if "SSA" in jaxpr.facts and eqn.op.name == "set" and isinstance(eqn.ins[0].aval, TileAval):
+            raise InternalError("PL901", f"a tile is updated in place after cells were promoted: {eqn.ins[0]}", at=eqn.source)
+
+
+def _abstract(eqn: Eqn) -> None:
+    expected = eqn.op.abstract_eval([a.aval for a in eqn.ins], eqn.params)
+    if len(expected) != len(eqn.outs):
+        raise InternalError("PL901", f"{eqn.op.name} has {len(eqn.outs)} results, its rule gives {len(expected)}", at=eqn.source)
+    for out, aval in zip(eqn.outs, expected, strict=True):
+        known = all(isinstance(d, int) for d in (*out.aval.shape, *aval.shape))
+        if known and not same_type(out.aval, aval):
+            raise InternalError("PL901", f"{eqn.op.name} gives {out.aval}, its rule {aval}", at=eqn.source)
+
+
+def verify(program: Program) -> None:
+    """The tile level: closed kernels on tiles, an orchestration without tiles, calls that fit their kernels."""
+    verify_jaxpr(program.orchestration)
+    kernels = {k.name: k for k in program.kernels}
+    for k in program.kernels:
+        verify_jaxpr(k.jaxpr)
+        if free_vars(k.jaxpr):
+            raise InternalError("PL901", f"kernel {k.name} is not closed: {free_vars(k.jaxpr)}")
+    for eqn in program.orchestration.walk():
+        if eqn.op.name == "region":
+            raise InternalError("PL901", "a region was not outlined", at=eqn.source)
+        if any(isinstance(v.aval, TileAval) for v in eqn.outs):
+            raise InternalError("PL901", f"{eqn.op.name} makes a tile in the orchestration", at=eqn.source)
+        if eqn.op.name == "call":
+            body = kernels[eqn.params["kernel"]]
+            for a, v in zip(eqn.ins, body.jaxpr.invars, strict=True):
+                if not same_type(a.aval, v.aval):
+                    raise InternalError("PL901", f"{body.name} takes {v.aval}, is called with {a.aval}", at=eqn.source)

@@ -1,0 +1,123 @@
+"""Pytrees: nested tuples, lists, dicts, NamedTuples, dataclasses and None, taken apart and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from pypto.errors import CallError
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The shape of a tree without its leaves; equal and hashable when the trees have the same shape.
+
+    Attributes:
+      kind: the container's type, or None for a leaf.
+      keys: dict keys or dataclass field names, in order; empty for sequences.
+      children: structures of the parts.
+    """
+
+    kind: type | None
+    keys: tuple[Any, ...] = ()
+    children: tuple[Structure, ...] = ()
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves the tree has."""
+        return 1 if self.kind is None else sum(c.leaves for c in self.children)
+
+    def __str__(self) -> str:
+        if self.kind is None:
+            return "*"
+        parts = [f"{k}: {c}" for k, c in zip(self.keys, self.children, strict=True)] if self.keys else [str(c) for c in self.children]
+        return f"{self.kind.__name__}({', '.join(parts)})"
+
+
+LEAF = Structure(None)
+
+
+def _is_namedtuple(x: Any) -> bool:
+    return isinstance(x, tuple) and hasattr(type(x), "_fields")
+
+
+def _parts(x: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
+    """Keys and children of a container; None for a leaf."""
+    if x is None:
+        return (), []
+    if _is_namedtuple(x):
+        return tuple(x._fields), list(x)
+    if type(x) in (tuple, list):
+        return (), list(x)
+    if type(x) is dict:
+        keys = tuple(sorted(x)) if all(isinstance(k, str) for k in x) else tuple(x)
+        return keys, [x[k] for k in keys]
+    if is_dataclass(x) and not isinstance(x, type) and getattr(type(x), "__pypto_tree__", False):
+        names = tuple(f.name for f in fields(x))
+        return names, [getattr(x, n) for n in names]
+    return None
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """Leaves from left to right, and the structure that puts them back.
+
+    >>> leaves, structure = flatten({"b": 2, "a": (1, None)})
+    >>> leaves, str(structure)
+    ([1, 2], 'dict(a: tuple(*, NoneType()), b: *)')
+    """
+    leaves: list[Any] = []
+
+    def walk(x: Any) -> Structure:
+        parts = _parts(x)
+        if parts is None:
+            leaves.append(x)
+            return LEAF
+        keys, children = parts
+        return Structure(type(x), keys, tuple(walk(c) for c in children))
+
+    return leaves, walk(tree)
+
+
+def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
+    """The tree of this structure with these leaves.
+
+    >>> unflatten(flatten({"a": (1, 2)})[1], [3, 4])
+    {'a': (3, 4)}
+
+    Errors:
+      PL601 when the number of leaves is not the structure's.
+    """
+    if structure.leaves != len(leaves):
+        raise CallError("PL601", f"{len(leaves)} leaves for a tree of {structure.leaves}: {structure}")
+    rest = iter(leaves)
+
+    def build(s: Structure) -> Any:
+        if s.kind is None:
+            return next(rest)
+        children = [build(c) for c in s.children]
+        if s.kind is type(None):
+            return None
+        if s.kind is dict:
+            return dict(zip(s.keys, children, strict=True))
+        if s.keys:
+            return s.kind(**dict(zip(s.keys, children, strict=True)))
+        return s.kind(children)
+
+    return build(structure)
+
+
+def tree_map(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """Apply `fn` to the leaves of trees of one structure.
+
+    >>> tree_map(lambda a, b: a + b, (1, [2]), (10, [20]))
+    (11, [22])
+    """
+    leaves, structure = flatten(tree)
+    columns = [leaves]
+    for other in rest:
+        other_leaves, other_structure = flatten(other)
+        if other_structure != structure:
+            raise CallError("PL601", f"trees differ: {structure} and {other_structure}")
+        columns.append(other_leaves)
+    return unflatten(structure, [fn(*row) for row in zip(*columns, strict=True)])
