@@ -1,7 +1,7 @@
 """pypto: tile kernels in the PyPTO language as a functional array library that runs on any CPU, bit for bit as written.
 
-    import pypto.language as pl      # kernels
-    from pypto import lax            # whole-array operations
+import pypto.language as pl      # kernels
+from pypto import lax            # whole-array operations
 """
 
 from pypto import lax

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from pypto.core.avals import ArrayAval, Aval
@@ -201,8 +203,6 @@ def to_numpy(x: Any) -> np.ndarray:
 def _from_torch(x: Any) -> np.ndarray:
     host = x.detach().cpu()
     if str(host.dtype) == "torch.bfloat16":
-        import ml_dtypes
-        import torch  # already loaded: the value came from it  # type: ignore[import-not-found]
-
+        torch = sys.modules["torch"]  # loaded: the value came from it
         return host.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return host.numpy()

@@ -51,11 +51,11 @@ class EvalTrace(Trace):
             if out.shape != aval.shape or np.asarray(raw).dtype != aval.dtype.storage:
                 found = f"{np.asarray(raw).dtype}{list(out.shape)}"
                 raise InternalError("PL901", f"{op.name}: its meaning gave {found}, its abstract rule {aval}")
-        return outs if len(outs) > 1 else outs[0]
+        return outs[0] if len(outs) == 1 else outs
 
 
 EVAL = EvalTrace()
-_current: ContextVar[Trace] = ContextVar("pypto_trace", default=EVAL)  # noqa: B039 - it holds no state
+_current: ContextVar[Trace] = ContextVar("pypto_trace", default=EVAL)
 T = TypeVar("T", bound=Trace)
 
 

@@ -7,7 +7,6 @@ visible: in an output, an index, a bound or a branch. Bounds of every access are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,48 +15,8 @@ from pypto.core.avals import Aval, RefAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
 from pypto.errors import InternalError, NumericsError, PyptoError, ShapeError
 from pypto.interpreters.shadow import Taint, either, outside, propagate
+from pypto.interpreters.values import Buffer, Ref, Value
 from pypto.source import resolve
-
-
-@dataclass(slots=True)
-class Value:
-    """A tile, an array or a scalar at run time. `valid` is the leading extent of each axis that holds data."""
-
-    data: np.ndarray
-    valid: tuple[int, ...]
-    taint: Taint = None
-
-
-@dataclass(slots=True)
-class Buffer:
-    """Memory: its elements, which of them were written, and which of those are tainted.
-
-    `written` is None for memory that was full from the start. `tainted` is kept in checked runs only.
-    """
-
-    data: np.ndarray
-    written: np.ndarray | None = None
-    tainted: np.ndarray | None = None
-    name: str = ""
-    visible: bool = False
-
-
-@dataclass(slots=True)
-class Ref:
-    """A handle: the buffer, and its arrays seen through the window."""
-
-    buffer: Buffer
-    data: np.ndarray
-    written: np.ndarray | None
-    tainted: np.ndarray | None
-
-    @staticmethod
-    def whole(buffer: Buffer) -> Ref:
-        return Ref(buffer, buffer.data, buffer.written, buffer.tainted)
-
-    def through(self, window: Callable[[np.ndarray], np.ndarray]) -> Ref:
-        """The same buffer through a further window."""
-        return Ref(self.buffer, window(self.data), *(None if a is None else window(a) for a in (self.written, self.tainted)))
 
 
 class Machine:
@@ -140,7 +99,9 @@ class Machine:
     def _check_result(eqn: Eqn, result: np.ndarray, aval: Aval) -> None:
         want = aval.dtype.storage
         if result.dtype != want or (not eqn.op.crops and result.shape != aval.shape):
-            raise InternalError("PL901", f"{eqn.op.name} computed {result.dtype}{list(result.shape)}, its abstract rule says {aval}", at=eqn.source)
+            raise InternalError(
+                "PL901", f"{eqn.op.name} computed {result.dtype}{list(result.shape)}, its abstract rule says {aval}", at=eqn.source
+            )
 
     # ---- structural ops ----
 
@@ -204,7 +165,11 @@ class Machine:
     @staticmethod
     def _window(eqn: Eqn, ref: Any, starts: Sequence[int], sizes: Sequence[int], drop: Sequence[int], what: str) -> tuple[Any, ...]:
         shape = ref.data.shape
-        name = eqn.ins[0].name if isinstance(eqn.ins[0], Var) and eqn.ins[0].name else getattr(getattr(ref, "buffer", None), "name", "") or "a value"
+        name = (
+            eqn.ins[0].name
+            if isinstance(eqn.ins[0], Var) and eqn.ins[0].name
+            else getattr(getattr(ref, "buffer", None), "name", "") or "a value"
+        )
         for axis, (d, s, n) in enumerate(zip(shape, starts, sizes, strict=True)):
             if s < 0 or n < 0 or s + n > d:
                 rows = "rows" if axis == len(shape) - 2 else "columns" if axis == len(shape) - 1 and len(shape) > 1 else f"axis {axis}"
@@ -243,7 +208,9 @@ class Machine:
         valid = tuple(sizes) if marked is None else tuple(int(next(extra).data) if v is None else v for v in marked)
         for axis, (v, n) in enumerate(zip(valid, sizes, strict=True)):
             if not 0 <= v <= n:
-                raise ShapeError("PL303", f"load: valid extent {v} of axis {axis} in a window of {n}", fix="between 0 and the window", at=eqn.source)
+                raise ShapeError(
+                    "PL303", f"load: valid extent {v} of axis {axis} in a window of {n}", fix="between 0 and the window", at=eqn.source
+                )
         window = self._window(eqn, source, starts, valid, (), "load")
         data = np.zeros(sizes, source.data.dtype)
         inside = tuple(slice(0, v) for v in valid)
@@ -321,7 +288,9 @@ class Machine:
     def copy(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
         target, source = ins
         if target.data.shape != source.data.shape:
-            raise ShapeError("PL301", f"a copy of {list(source.data.shape)} into {list(target.data.shape)}", fix="slice one of them", at=eqn.source)
+            raise ShapeError(
+                "PL301", f"a copy of {list(source.data.shape)} into {list(target.data.shape)}", fix="slice one of them", at=eqn.source
+            )
         everything = (slice(None),) * source.data.ndim
         self._write(eqn, target, everything, source.data.copy(), self._unseen(source, everything))
         return ()
@@ -379,33 +348,7 @@ _HANDLERS: dict[str, Callable[[Machine, Eqn, Sequence[Any]], Sequence[Any]]] = {
 }
 
 
-@dataclass
-class Report:
-    """What a run has to say besides its results.
-
-    Attributes:
-      unwritten: outputs of which only a part was written, with the region left out.
-      undeclared: inputs a kernel wrote that were not declared outputs.
-    """
-
-    unwritten: dict[str, str] = field(default_factory=dict)
-    undeclared: tuple[str, ...] = ()
-
-
-def box(mask: np.ndarray) -> str:
-    """The bounding box of the True elements, as a subscript; single indices where an axis has one."""
-    parts = []
-    for axis in range(mask.ndim):
-        hit = np.nonzero(mask.any(axis=tuple(i for i in range(mask.ndim) if i != axis)))[0]
-        low, high = int(hit[0]), int(hit[-1])
-        parts.append(str(low) if low == high else f"{low}:{high + 1}")
-    return f"[{', '.join(parts)}]"
-
-
 def eval_jaxpr(jaxpr: Jaxpr, *args: Any) -> list[np.ndarray]:
     """Evaluate an array-level jaxpr on NumPy values."""
     values = [Value(np.asarray(a), np.shape(a)) for a in args]
     return [v.data for v in Machine(check=False).run(jaxpr, values)]
-
-
-

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pypto import dtypes, lax
-from pypto.core.avals import TENSOR, RefAval, TileAval, scalar
-from pypto.core.index import Dim, Index, dim, structural
+from pypto.core.avals import TENSOR, RefAval, scalar
+from pypto.core.index import Dim, Index, dim
 from pypto.core.ir import Literal
 from pypto.errors import OutputError, ShapeError, TaskError
 from pypto.language.types import Symbol
@@ -296,7 +296,7 @@ def check_direction(trace: PlTrace, target: RefValue) -> None:
       PL203 naming the parameter.
     """
     parameter = trace.parameter_of(target)
-    if parameter is not None and parameter.aval.direction == "in" and not trace.undeclared_writes:
+    if parameter is not None and isinstance(parameter.aval, RefAval) and parameter.aval.direction == "in" and not trace.undeclared_writes:
         raise undeclared(parameter.name)
 
 
@@ -304,7 +304,7 @@ def undeclared(name: str, at: Any = None) -> OutputError:
     return OutputError(
         "PL203",
         f"a store into `{name}`, which is declared an input: it would never reach the caller",
-        fix=f"annotate `{name}` with pl.Out[...] or pl.InOut[...]; for device-resident caches @pl.jit(undeclared_writes=\"device\")",
+        fix=f'annotate `{name}` with pl.Out[...] or pl.InOut[...]; for device-resident caches @pl.jit(undeclared_writes="device")',
         at=at,
     )
 
@@ -318,7 +318,9 @@ def reshape_ref(trace: PlTrace, x: RefValue, shape: Sequence[Any]) -> RefValue:
     polynomials = [index_of(d) for d in dims]
     have, want = _product([Index.of(d) for d in x.shape]), _product([p for p in polynomials if p is not None])
     if (have - want).value not in (None, 0):
-        raise ShapeError("PL301", f"reshape: {called(x)} has {have} elements, {[str(p) for p in polynomials]} has {want}", fix="keep the number")
+        raise ShapeError(
+            "PL301", f"reshape: {called(x)} has {have} elements, {[str(p) for p in polynomials]} has {want}", fix="keep the number"
+        )
     resolved = tuple(dim(p) if p is not None else Index.fresh("?") for p in polynomials)
     if resolved == x.shape:
         return x
@@ -351,10 +353,3 @@ def bind_dynamic(x: RefValue, axis: int, symbol: Any) -> None:
             f"axis {axis} of {called(x)} is {x.shape[axis]}, not {symbol!r}",
             fix="write the symbol into the annotation: pl.Tensor[[M, ...], dtype]",
         )
-
-
-def same_type_text(a: TileAval | RefAval) -> str:
-    return str(a)
-
-
-__all__ = ["Window", "load", "read", "store", "structural", "subscript", "view"]

@@ -14,7 +14,7 @@ from pypto.core.array import Array, to_numpy
 from pypto.core.avals import Aval, RefAval, scalar
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import CallError, OutputError, PyptoError, PyptoWarning, warning_text
-from pypto.interpreters.reference import Buffer, Ref, Value, box
+from pypto.interpreters.values import Buffer, Ref, Value, box
 from pypto.language.types import IN, INOUT, OUT, ScalarType, Symbol, TensorType
 from pypto.source import Source
 
@@ -52,7 +52,9 @@ class Signature:
         given = dict(zip(names, args, strict=False))
         for key, value in kwargs.items():
             if key not in names:
-                raise CallError("PL601", f"`{key}` is not a parameter of kernel `{self.name}`", fix=f"{self._usage()}; compile options go in config=")
+                raise CallError(
+                    "PL601", f"`{key}` is not a parameter of kernel `{self.name}`", fix=f"{self._usage()}; compile options go in config="
+                )
             if key in given:
                 raise CallError("PL601", f"`{key}` is given twice to {self.name}()", fix=self._usage())
             given[key] = value
@@ -64,7 +66,9 @@ class Signature:
         if isinstance(p.type, TensorType) and p.type.direction == OUT:
             return OMITTED
         if isinstance(p.type, TensorType) and p.type.direction == INOUT:
-            raise CallError("PL603", f"`{p.name}` of {self.name}() is read and written: it needs a value", fix=f"pass an array for `{p.name}`")
+            raise CallError(
+                "PL603", f"`{p.name}` of {self.name}() is read and written: it needs a value", fix=f"pass an array for `{p.name}`"
+            )
         raise CallError("PL601", f"{self.name}() misses `{p.name}`", fix=self._usage())
 
     def _usage(self) -> str:
@@ -128,12 +132,18 @@ def _argument(signature: Signature, p: Parameter, given: Any) -> Argument:
     if p.type is None:
         if is_array(given):
             raise CallError(
-                "PL602", f"`{p.name}` of {signature.name}() has no annotation but got an array", fix=f"{p.name}: pl.Tensor, or pl.Tensor[[..], dtype]"
+                "PL602",
+                f"`{p.name}` of {signature.name}() has no annotation but got an array",
+                fix=f"{p.name}: pl.Tensor, or pl.Tensor[[..], dtype]",
             )
         try:
             hash(given)
         except TypeError:
-            raise CallError("PL602", f"`{p.name}` of {signature.name}() is a {type(given).__name__}, which cannot be part of the program's key", fix="pass a tuple or a frozen dataclass") from None
+            raise CallError(
+                "PL602",
+                f"`{p.name}` of {signature.name}() is a {type(given).__name__}, which cannot be part of the program's key",
+                fix="pass a tuple or a frozen dataclass",
+            ) from None
         return Argument(p, given, None, None, given)
     if given is OMITTED:
         return Argument(p, given, None, None)
@@ -172,15 +182,23 @@ def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
         dtype = dtype_of(array.dtype)
     except PyptoError:
         want = p.type.dtype.storage if p.type.dtype is not None else np.dtype(np.float32)
-        raise CallError("PL602", f"{where} is {array.dtype}", fix=f"{p.name}.astype({want}) before the call: nothing is converted silently") from None
+        raise CallError(
+            "PL602", f"{where} is {array.dtype}", fix=f"{p.name}.astype({want}) before the call: nothing is converted silently"
+        ) from None
     if p.type.dtype is not None and dtype is not p.type.dtype and p.type.dtype.storage != array.dtype:
-        raise CallError("PL602", f"{where} is {dtype.name}, declared {p.type.dtype.name}", fix=f"convert it to {p.type.dtype.storage} before the call")
+        raise CallError(
+            "PL602", f"{where} is {dtype.name}, declared {p.type.dtype.name}", fix=f"convert it to {p.type.dtype.storage} before the call"
+        )
     if p.is_output and (not isinstance(given, np.ndarray) and type(given).__module__.split(".")[0] != "torch"):
         raise CallError(
-            "PL604", f"{where} is an output, and a {type(given).__name__} cannot be written in place", fix="pass a NumPy array, or leave it out and take the result"
+            "PL604",
+            f"{where} is an output, and a {type(given).__name__} cannot be written in place",
+            fix="pass a NumPy array, or leave it out and take the result",
         )
     if p.is_output and not array.flags.writeable:
-        raise CallError("PL604", f"{where} is an output, and the array is read-only", fix="pass a writable array, or leave it out and take the result")
+        raise CallError(
+            "PL604", f"{where} is an output, and the array is read-only", fix="pass a writable array, or leave it out and take the result"
+        )
     return array
 
 
@@ -211,12 +229,18 @@ def _allocate(signature: Signature, a: Argument, extents: dict[Symbol, int]) -> 
     assert isinstance(kind, TensorType)
     if kind.shape is None or kind.dtype is None:
         raise CallError(
-            "PL601", f"{signature.name}() cannot allocate `{a.parameter.name}`: its annotation gives no shape and dtype", fix=f"pass an array for it, or annotate pl.Out[pl.Tensor[[..], dtype]]"
+            "PL601",
+            f"{signature.name}() cannot allocate `{a.parameter.name}`: its annotation gives no shape and dtype",
+            fix="pass an array for it, or annotate pl.Out[pl.Tensor[[..], dtype]]",
         )
     shape = []
     for d in kind.shape:
         if isinstance(d, Symbol) and d not in extents:
-            raise CallError("PL601", f"{signature.name}() cannot allocate `{a.parameter.name}`: no argument says what {d.name} is", fix="pass an array for it")
+            raise CallError(
+                "PL601",
+                f"{signature.name}() cannot allocate `{a.parameter.name}`: no argument says what {d.name} is",
+                fix="pass an array for it",
+            )
         shape.append(extents[d] if isinstance(d, Symbol) else d)
     a.array = np.zeros(shape, kind.dtype.storage)
     assert kind.dims is not None
@@ -262,7 +286,11 @@ def _buffer(a: Argument, check: bool, undeclared_writes: bool) -> Buffer:
         shape = a.array.shape
         tainted = np.zeros(shape, np.bool_) if check else None
         return Buffer(np.zeros(shape, storage), np.zeros(shape, np.bool_), tainted, name, visible=True)
-    data = np.array(a.array, storage, order="C") if direction == INOUT or undeclared_writes else np.ascontiguousarray(a.array.astype(storage, copy=False))
+    data = (
+        np.array(a.array, storage, order="C")
+        if direction == INOUT or undeclared_writes
+        else np.ascontiguousarray(a.array.astype(storage, copy=False))
+    )
     data = data.reshape(a.array.shape)  # ascontiguousarray gives 0-d arrays an axis
     return Buffer(data, None, np.zeros(data.shape, np.bool_) if check and direction == INOUT else None, name, visible=direction == INOUT)
 

@@ -119,8 +119,13 @@ def settle(trace: PlTrace, scope: Scope, leaf: Leaf, after: Any) -> tuple[Any, A
             if inside.dtype is dtypes.INDEX or after.dtype.bits <= inside.dtype.bits:
                 return leaf.before, lax.convert.bind(after, dtype=inside.dtype, mode="rint", overflow="wrap")
     if is_number(after) and isinstance(inside, ScalarValue):
+        assert isinstance(after, bool | int | float)
         wide = number_aval(after).dtype
-        if wide is inside.dtype or (inside.dtype.is_float and wide is not dtypes.BOOL) or (inside.dtype.is_integer and wide is dtypes.INDEX):
+        if (
+            wide is inside.dtype
+            or (inside.dtype.is_float and wide is not dtypes.BOOL)
+            or (inside.dtype.is_integer and wide is dtypes.INDEX)
+        ):
             return leaf.before, trace.scalar_for(after, inside.dtype, leaf.name)
     raise Mismatch
 
@@ -159,7 +164,11 @@ def merge(trace: PlTrace, name: str, a: Any, b: Any) -> tuple[str, Any]:
     if is_traceable(a) and is_traceable(b):
         if is_number(a) and is_number(b) and type(a) is type(b) and a == b and str(a) == str(b):
             return "same", a
-        return ("join", None) if mergeable(a, b) else ("unset", Unset(name, f"it is {type_text(a)} in one arm and {type_text(b)} in the other"))
+        return (
+            ("join", None)
+            if mergeable(a, b)
+            else ("unset", Unset(name, f"it is {type_text(a)} in one arm and {type_text(b)} in the other"))
+        )
     try:
         if type(a) is type(b) and bool(a == b):
             return "same", a
@@ -170,7 +179,7 @@ def merge(trace: PlTrace, name: str, a: Any, b: Any) -> tuple[str, Any]:
 
 def common_scalar(a: Any, b: Any) -> Any:
     """The dtype a scalar has after a branch whose arms leave `a` and `b`; None when they do not fit."""
-    avals = [number_aval(x) if is_number(x) else x.aval for x in (a, b)]
+    avals = [x.aval if isinstance(x, Value) else number_aval(x) for x in (a, b)]
     if dtypes.BOOL in (avals[0].dtype, avals[1].dtype) and avals[0].dtype is not avals[1].dtype:
         return None
     from pypto.lax.families import promote_scalars

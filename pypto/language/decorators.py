@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import functools
+import inspect
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -33,7 +33,11 @@ class NoResult(Unset):
     """What calling a function that returns nothing gives; using it is the error."""
 
     def error(self) -> BodyError:
-        raise OutputError("PL209", f"`{self.name}` returns nothing, but its result is used", fix=f"add a `return` to `{self.name}`, or call it as a statement")
+        raise OutputError(
+            "PL209",
+            f"`{self.name}` returns nothing, but its result is used",
+            fix=f"add a `return` to `{self.name}`, or call it as a statement",
+        )
 
 
 class Kernel:
@@ -51,7 +55,8 @@ class Kernel:
         self.kind = kind
         self.undeclared_writes = undeclared_writes
         self.staged: Staged = rewrite(fn)
-        self.guard: Guard = captures(self.staged.function)
+        body: Any = self.staged.function  # not a method, whatever a type checker makes of a function in an attribute
+        self.guard: Guard = captures(body)
         self._signature: Signature | None = None
         self._programs: dict[Any, Program] = {}
 
@@ -74,7 +79,7 @@ class Kernel:
             for name, p in inspect.signature(self.fn).parameters.items():
                 note = notes.get(name)
                 if isinstance(note, str):
-                    note = eval(note, {**self.fn.__globals__, **closure})  # noqa: S307 - the user's own annotation
+                    note = eval(note, {**self.fn.__globals__, **closure})
                 parameters.append(Parameter(name, annotation_of(note), p.default))
             self._signature = Signature(self.fn.__name__, tuple(parameters), self.staged.source)
         return self._signature
@@ -86,9 +91,15 @@ class Kernel:
         if isinstance(trace, PlTrace):
             return self._inside(trace, args, kwargs)
         if trace is not EVAL:
-            raise BodyError("PL112", f"`{self.fn.__name__}` called under {type(trace).__name__}", fix="kernels inside array programs come with the transformations")
+            raise BodyError(
+                "PL112",
+                f"`{self.fn.__name__}` called under {type(trace).__name__}",
+                fix="kernels inside array programs come with the transformations",
+            )
         if self.kind == "inline":
-            raise BodyError("PL112", f"`{self.fn.__name__}` is inline: it is only part of other kernels", fix="call it from a @pl.jit kernel")
+            raise BodyError(
+                "PL112", f"`{self.fn.__name__}` is inline: it is only part of other kernels", fix="call it from a @pl.jit kernel"
+            )
         call = self._bind(args, kwargs)
         program = self._program(call)
         return self._run(program, call)
@@ -200,7 +211,9 @@ class Kernel:
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
-        local = frame is not None and (name in frame.tb_frame.f_code.co_varnames + frame.tb_frame.f_code.co_cellvars + frame.tb_frame.f_code.co_freevars)
+        local = frame is not None and (
+            name in frame.tb_frame.f_code.co_varnames + frame.tb_frame.f_code.co_cellvars + frame.tb_frame.f_code.co_freevars
+        )
         if not local or frame is None:
             return error
         from pypto.source import Frame
@@ -213,7 +226,11 @@ class Kernel:
         values = self.signature.bind(args, kwargs)
         for p, v in zip(self.signature.parameters, values, strict=True):
             if v is OMITTED:
-                raise CallError("PL601", f"{self.fn.__name__}() misses `{p.name}`", fix="inside a kernel every output is passed: pl.create_tensor(...) makes one")
+                raise CallError(
+                    "PL601",
+                    f"{self.fn.__name__}() misses `{p.name}`",
+                    fix="inside a kernel every output is passed: pl.create_tensor(...) makes one",
+                )
             if isinstance(v, Unset):
                 raise v.error()
             self._check_parameter(p, v)
@@ -229,7 +246,9 @@ class Kernel:
     def _region(self, trace: PlTrace, runtime: StagingRuntime, values: list[Any]) -> Any:
         before, trace.in_core_function = trace.in_core_function, True
         try:
-            (result,) = runtime.with_(At(Level.CORE_GROUP, self.fn.__name__), lambda: (self._execute(runtime, values),), None, ("result",), (), ())
+            (result,) = runtime.with_(
+                At(Level.CORE_GROUP, self.fn.__name__), lambda: (self._execute(runtime, values),), None, ("result",), (), ()
+            )
         finally:
             trace.in_core_function = before
         return NoResult(self.fn.__name__) if result is None else result
@@ -238,10 +257,14 @@ class Kernel:
         if isinstance(p.type, TensorType) and isinstance(v, RefValue | TileValue):
             dims, dtype = p.type.dims, p.type.dtype
             if dtype is not None and v.dtype is not dtype:
-                raise ShapeError("PL302", f"`{p.name}` of {self.fn.__name__}() is declared {dtype.name}, got {v.aval}", fix="pass a tensor of that dtype")
+                raise ShapeError(
+                    "PL302", f"`{p.name}` of {self.fn.__name__}() is declared {dtype.name}, got {v.aval}", fix="pass a tensor of that dtype"
+                )
             static = dims is not None and all(isinstance(d, int) for d in (*dims, *v.shape))
             if static and dims is not None and tuple(dims) != tuple(v.shape):
-                raise ShapeError("PL301", f"`{p.name}` of {self.fn.__name__}() is declared {list(dims)}, got {list(v.shape)}", fix="slice or reshape it")
+                raise ShapeError(
+                    "PL301", f"`{p.name}` of {self.fn.__name__}() is declared {list(dims)}, got {list(v.shape)}", fix="slice or reshape it"
+                )
             if p.is_output and isinstance(v, RefValue):
                 access.check_direction(self._trace_of(v), v)
 
@@ -287,5 +310,3 @@ def _function(fn: Any) -> FunctionType:
 
 
 jit = _Jit()
-
-

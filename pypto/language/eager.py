@@ -15,8 +15,8 @@ from pypto.core.op import Op
 from pypto.interpreters.reference import Machine
 from pypto.language.protocol import Names, Thunk
 from pypto.language.scopes import At, Loop
-from pypto.language.staging import StagingRuntime, fetch
-from pypto.language.trace import PlTrace
+from pypto.language.staging import StagingRuntime
+from pypto.language.trace import PlTrace, fetch
 from pypto.language.values import ScalarValue
 from pypto.source import user_frame
 

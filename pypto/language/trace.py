@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,7 +88,9 @@ class PlTrace(JaxprTrace):
     def symbol(self, s: Symbol) -> Any:
         """The run-time extent a symbol stands for."""
         if s not in self.symbols:
-            raise ShapeError("PL304", f"{s!r} names no extent of this kernel's parameters", fix="use it in an annotation, or pl.tensor.dim(x, axis)")
+            raise ShapeError(
+                "PL304", f"{s!r} names no extent of this kernel's parameters", fix="use it in an annotation, or pl.tensor.dim(x, axis)"
+            )
         x, axis = self.symbols[s]
         return self.dimension(x, axis)
 
@@ -144,7 +146,9 @@ class PlTrace(JaxprTrace):
         aval = aval_of(x)
         if isinstance(x, ScalarValue) and x.dtype is not dtype:
             if x.dtype.is_float and not dtype.is_float:
-                raise ShapeError("PL302", f"{what}: a {x.dtype.name} scalar into {dtype.name}", fix=f"pl.cast(x, pl.{dtype.name}) says how to round")
+                raise ShapeError(
+                    "PL302", f"{what}: a {x.dtype.name} scalar into {dtype.name}", fix=f"pl.cast(x, pl.{dtype.name}) says how to round"
+                )
             if x.dtype.is_integer and dtype.is_integer:  # an index or count goes into any integer tensor that holds it
                 return lax.convert.bind(x, dtype=dtype, mode="rint", overflow="wrap")
         if isinstance(x, float) and not dtype.is_float:
@@ -167,3 +171,26 @@ class PlTrace(JaxprTrace):
     def sources(self, scope: Scope) -> dict[Var, Frame | Any]:
         """Where each variable made directly in a scope was written."""
         return {v: e.source for e in scope.eqns for v in e.outs}
+
+
+class Reopened:
+    """Emit into a scope that is not the current one."""
+
+    def __init__(self, trace: PlTrace, scope: Scope, *, keep: bool = False) -> None:
+        self.trace, self.scope, self.keep = trace, scope, keep
+
+    def __enter__(self) -> None:
+        self.outer = self.trace.scope
+        self.trace.scope, self.scope.open = self.scope, True
+
+    def __exit__(self, *_: Any) -> None:
+        self.trace.scope = self.outer
+        self.scope.open = self.keep
+
+
+def fetch(name: str, thunk: Callable[[], Any]) -> Any:
+    """The value of a name, or the poison of an unset one."""
+    try:
+        return thunk()
+    except NameError:
+        return Unset(name)

@@ -122,10 +122,39 @@ def index_of(x: Any) -> Index | None:
     return None
 
 
-_FORBIDDEN = (
-    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod neg abs pos lt le gt ge bool int float index "
-    "len iter getitem setitem call matmul rmatmul contains"
-).split()
+_FORBIDDEN = [
+    "add",
+    "radd",
+    "sub",
+    "rsub",
+    "mul",
+    "rmul",
+    "truediv",
+    "rtruediv",
+    "floordiv",
+    "rfloordiv",
+    "mod",
+    "rmod",
+    "neg",
+    "abs",
+    "pos",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "bool",
+    "int",
+    "float",
+    "index",
+    "len",
+    "iter",
+    "getitem",
+    "setitem",
+    "call",
+    "matmul",
+    "rmatmul",
+    "contains",
+]
 
 
 class Unset:

@@ -26,12 +26,26 @@ from pypto.lax.elementwise import (
 )
 from pypto.lax.memory import alloc, copy, dim, get, read, reshape_view, set_, transpose_view, valid_extent, view
 from pypto.lax.reduction import reduce_max, reduce_min, reduce_sum
-from pypto.lax.shape import broadcast, concatenate, empty, fill, fillpad, full, iota, ramp, reshape, set_validshape, slice_, transpose, update
+from pypto.lax.shape import (
+    broadcast,
+    concatenate,
+    empty,
+    fill,
+    fillpad,
+    full,
+    iota,
+    ramp,
+    reshape,
+    set_validshape,
+    slice_,
+    transpose,
+    update,
+)
 
-abs = abs_  # noqa: A001 - JAX's name; `abs_` is for modules that need the builtin
-max = maximum  # noqa: A001 - as in jax.lax
-min = minimum  # noqa: A001 - as in jax.lax
-slice = slice_  # noqa: A001 - as in jax.lax
+abs = abs_
+max = maximum
+min = minimum
+slice = slice_
 
 __all__ = [
     "abs",

@@ -92,7 +92,9 @@ def _acc_aval(acc: Aval, a: Aval, b: Aval, *, a_trans: bool, b_trans: bool, nume
     shape, _ = _product("matmul_acc", a, b, a_trans, b_trans)
     want = accumulator(a.dtype)
     if acc.dtype is not want:
-        raise ShapeError("PL302", f"matmul_acc: the accumulator is {acc}, {a.dtype.name} operands accumulate in {want.name}", fix="match it")
+        raise ShapeError(
+            "PL302", f"matmul_acc: the accumulator is {acc}, {a.dtype.name} operands accumulate in {want.name}", fix="match it"
+        )
     if acc.shape != shape:
         raise ShapeError("PL301", f"matmul_acc: the accumulator is {list(acc.shape)}, the product {list(shape)}", fix="make them equal")
     return acc
@@ -133,7 +135,10 @@ def _samples() -> list[Any]:
 
 def _acc_samples() -> list[Any]:
     return [
-        ((sample_values(accumulator(dtype_of(a.dtype)), (a.shape[0], b.shape[1]), seed=9), a, b), {k: p[k] for k in ("a_trans", "b_trans", "numerics")})
+        (
+            (sample_values(accumulator(dtype_of(a.dtype)), (a.shape[0], b.shape[1]), seed=9), a, b),
+            {k: p[k] for k in ("a_trans", "b_trans", "numerics")},
+        )
         for (a, b), p in _samples()
     ]
 
@@ -149,9 +154,7 @@ def _acc_samples() -> list[Any]:
     pto=Native("pto.tmatmul"),
     golden="jax.numpy.matmul",
 )
-def matmul(
-    a: Any, b: Any, *, out_dtype: Any = None, a_trans: bool = False, b_trans: bool = False, numerics: str = CONTRACT
-) -> Any:
+def matmul(a: Any, b: Any, *, out_dtype: Any = None, a_trans: bool = False, b_trans: bool = False, numerics: str = CONTRACT) -> Any:
     """Multiply matrices: [m, k] @ [k, n].
 
     Args:

@@ -11,7 +11,9 @@ from pypto.lax.memory import structural
 
 
 @structural(
-    abstract=lambda start, stop, step, *inits, body, kind, stage: tuple(join(v.aval, o.aval) for v, o in zip(body.invars[1:], body.outs, strict=True)),
+    abstract=lambda start, stop, step, *inits, body, kind, stage: tuple(
+        join(v.aval, o.aval) for v, o in zip(body.invars[1:], body.outs, strict=True)
+    ),
     index=(0, 1, 2),
     pto=Native("scf.for"),
 )

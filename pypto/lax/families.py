@@ -114,7 +114,9 @@ def check_accepts(op_name: str, accepts: frozenset[DType] | None, operands: Iter
         if a.dtype not in accepts:
             allowed = ", ".join(sorted(d.name for d in accepts))
             if a.dtype is dtypes.MASK:
-                raise ShapeError("PL305", f"{op_name}: a predicate mask is not a number", fix="use pl.sel(mask, 1.0, 0.0) to make one of it")
+                raise ShapeError(
+                    "PL305", f"{op_name}: a predicate mask is not a number", fix="use pl.sel(mask, 1.0, 0.0) to make one of it"
+                )
             raise ShapeError("PL305", f"{op_name} does not take {a.dtype.name}", fix=f"cast to one of {allowed}")
 
 

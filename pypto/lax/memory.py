@@ -98,9 +98,7 @@ def _get_aval(
     return TileAval(shape, ref.dtype, level, space, None if known == shape else known)
 
 
-@structural(
-    abstract=_get_aval, refs=(0,), reads=(0,), index=tuple(range(1, 17)), unit="move", pto=Native("pto.tload")
-)
+@structural(abstract=_get_aval, refs=(0,), reads=(0,), index=tuple(range(1, 17)), unit="move", pto=Native("pto.tload"))
 def get(
     ref: Any,
     *operands: Any,

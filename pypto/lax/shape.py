@@ -247,7 +247,9 @@ def known(a: Any) -> int | None:
 
 def _slice_aval(x: Aval, *starts: Aval, sizes: tuple[int, ...]) -> Aval:
     if len(sizes) != x.rank or len(starts) != x.rank:
-        raise ShapeError("PL301", f"slice: {x} needs {x.rank} sizes and offsets, got {len(sizes)} and {len(starts)}", fix="give one per axis")
+        raise ShapeError(
+            "PL301", f"slice: {x} needs {x.rank} sizes and offsets, got {len(sizes)} and {len(starts)}", fix="give one per axis"
+        )
     if any(s > d for s, d in zip(sizes, x.static_shape, strict=True)):
         raise ShapeError("PL303", f"slice: a window {list(sizes)} is larger than {x}", fix="take a smaller window")
     valid = None
@@ -374,7 +376,7 @@ def _validshape_aval(x: Aval, *extents: Aval, known: tuple[int | None, ...]) -> 
 
 
 @movement(
-    samples=lambda: [],
+    samples=list,
     abstract=_validshape_aval,
     valid=lambda x, *extents, known: tuple(int(e) for e in extents),
     index=tuple(range(1, 9)),
@@ -383,4 +385,3 @@ def _validshape_aval(x: Aval, *extents: Aval, known: tuple[int | None, ...]) -> 
 def set_validshape(x: Any, *extents: Any, known: tuple[int | None, ...]) -> Any:
     """Mark the leading extents of each axis as the valid region; the data stay."""
     return np.array(x)
-

@@ -68,10 +68,16 @@ def check_outputs(jaxpr: Jaxpr, source: Source, *, undeclared_writes: bool) -> N
             )
         if direction == "out" and v not in hit:
             raise OutputError(
-                "PL202", f"output `{v.name}` is never written", fix=f"`{v.name}[:] = ...`, or pl.assemble({v.name}, value, [0, 0])", at=source
+                "PL202",
+                f"output `{v.name}` is never written",
+                fix=f"`{v.name}[:] = ...`, or pl.assemble({v.name}, value, [0, 0])",
+                at=source,
             )
         if direction == "inout" and v not in hit:
             text = warning_text(
-                "PL202", f"`{v.name}` is declared InOut and never written: the caller's array keeps its content", fix=f"`{v.name}[:] = ...`", at=source
+                "PL202",
+                f"`{v.name}` is declared InOut and never written: the caller's array keeps its content",
+                fix=f"`{v.name}[:] = ...`",
+                at=source,
             )
             warnings.warn(text, PyptoWarning, stacklevel=5)

@@ -47,9 +47,6 @@ def _passes() -> tuple[Pass, ...]:
     return (promote_cells, dead_code)
 
 
-
-
-
 def lower_program(jaxpr: Jaxpr, platform: str) -> Program:
     """Run the passes and outline the regions; with `config.verify` the verifier runs around each of them."""
     from pypto.tile.passes.outline import outline

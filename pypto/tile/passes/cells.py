@@ -89,21 +89,20 @@ def _check_lost(jaxpr: Jaxpr, cells: dict[Var, _Cell]) -> None:
         for e in j.eqns:
             made.update(e.outs)
             read(e.ins[1:] if is_update(e) else e.ins)
-            before = dict(pending)
+            before, after = dict(pending), {}
             for b in e.bodies():
-                arm_start = dict(before) if e.op.name == "cond" else None
-                if arm_start is not None:
-                    merged = dict(pending)
-                    pending.clear()
-                    pending.update(arm_start)
+                pending.clear()
+                pending.update(before)  # every arm starts from what was pending before the branch
                 inner_reads, inner_made = visit(b)
                 reads |= inner_reads
+                made |= inner_made
                 if e.op.name == "loop":
                     for v in inner_reads - inner_made:
                         pending.pop(v, None)
-                if arm_start is not None and b is not next(e.bodies()):
-                    for v, u in merged.items():
-                        pending.setdefault(v, u)
+                after.update(pending)
+            if any(True for _ in e.bodies()):
+                pending.clear()
+                pending.update(after)
             if is_update(e):
                 var = e.ins[0]
                 assert isinstance(var, Var)
@@ -252,6 +251,3 @@ class _Promoter:
 
 def _index(i: int) -> Literal:
     return Literal(np.int64(i), scalar(dtypes.INDEX))
-
-
-

@@ -1,0 +1,269 @@
+"""Loops: what a `for` statement becomes, and which names its turns carry."""
+
+from __future__ import annotations
+
+import builtins
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pypto import dtypes, lax, tree
+from pypto.core.avals import RefAval, ScalarAval, TileAval, scalar
+from pypto.core.ir import Jaxpr, Var
+from pypto.core.trace import Scope
+from pypto.errors import BodyError, PyptoWarning, warning_text
+from pypto.language import access, carry
+from pypto.language.carry import Leaf, Mismatch, is_number
+from pypto.language.protocol import Names, Thunk
+from pypto.language.regions import Regions
+from pypto.language.scopes import Loop
+from pypto.language.trace import PlTrace, fetch
+from pypto.language.values import RefValue, ScalarValue, Unset, Value
+from pypto.source import resolve, user_frame
+
+
+class Loops(Regions):
+    """The part of the staging runtime that loops."""
+
+    def for_(
+        self,
+        iterator: Any,
+        body: Callable[..., tuple],
+        target: str,
+        carried: Names,
+        thunks: tuple[Thunk, ...],
+        state: Names,
+        stale_inits: Names,
+    ) -> tuple:
+        loop = self._loop(iterator)
+        if len(loop.init_values) != len(state):
+            raise BodyError(
+                "PL102",
+                f"{len(loop.init_values)} init_values for {len(state)} state names",
+                fix="for i, (a, b) in pl.range(n, init_values=(x, y)):",
+            )
+        values = [*loop.init_values, *(fetch(n, t) for n, t in zip(carried, thunks, strict=True))]
+        for value in loop.init_values:
+            if isinstance(value, Unset):
+                raise value.error()
+        for name in stale_inits:
+            self._warn_stale(name, state)
+        names = (*state, *carried)
+        if loop.kind == "spmd":
+            return self._spmd_loop(loop, body, target, names, values)
+        if loop.kind == "unroll" or self.trace.concrete:
+            return self._repeat(loop, body, values, len(state))
+        return self._traced_loop(loop, body, target, names, values, len(state))
+
+    def _warn_stale(self, name: str, state: Names) -> None:
+        text = warning_text(
+            "PL208",
+            f"`{name}` is only the initial value of this loop's carry; after the loop it still has that value",
+            fix=f"read {' or '.join(f'`{s}`' for s in state)} for the result",
+        )
+        warnings.warn(text, PyptoWarning, stacklevel=2)
+
+    def _loop(self, iterator: Any) -> Loop:
+        if type(iterator) is builtins.range:
+            raise BodyError(
+                "PL103",
+                "a `for` statement over Python's range: is this a loop on the device, or should the body be repeated?",
+                fix="pl.range(...) loops, pl.unroll(...) repeats the body at compile time, pl.parallel / pl.spmd spread it over cores",
+            )
+        if not isinstance(iterator, Loop):
+            raise BodyError(
+                "PL104", f"a `for` statement over {type(iterator).__name__}", fix="pl.range, pl.pipeline, pl.parallel, pl.unroll or pl.spmd"
+            )
+        inside = self.trace.in_region
+        if iterator.kind == "spmd" and inside:
+            raise BodyError(
+                "PL105", "pl.spmd inside a region", fix="it opens its own region: move it out of `with pl.at` or the other pl.spmd"
+            )
+        if iterator.kind == "parallel" and inside and not self.trace.in_core_function:
+            raise BodyError("PL105", "pl.parallel inside pl.at", fix="pl.range or pl.pipeline inside a region; pl.parallel around it")
+        if iterator.kind == "pipeline" and not inside:
+            raise BodyError(
+                "PL105", "pl.pipeline outside a region", fix="pl.range or pl.parallel in orchestration; pl.pipeline under pl.at"
+            )
+        return iterator
+
+    def _repeat(self, loop: Loop, body: Callable[..., tuple], values: Sequence[Any], states: int) -> tuple:
+        """Run the body once per index, now."""
+        bounds = [self._number(loop.kind, b) for b in (loop.start, loop.stop, loop.step)]
+        result = tuple(values)
+        for i in builtins.range(*bounds):
+            self.trace.yields.append([])
+            result = tuple(body(i, *result))
+            fed = self.trace.yields.pop()
+            if fed:
+                result = (*self._yielded(fed, states), *result[states:])
+        return result
+
+    def _number(self, kind: str, x: Any) -> int:
+        if self.trace.concrete and isinstance(x, ScalarValue):
+            return int(x)
+        x = access.offset(self.trace, x, f"a bound of pl.{kind}")
+        if isinstance(x, ScalarValue):
+            value = x.index.value if x.index is not None else None
+            if value is None:
+                raise BodyError(
+                    "PL106", f"pl.{kind} repeats its body at compile time, but a bound is known only at run time", fix="pl.range"
+                )
+            return value
+        return x
+
+    def _yielded(self, fed: list[Any], states: int) -> tuple:
+        if len(fed) != states:
+            raise BodyError("PL102", f"pl.yield_ gives {len(fed)} values for {states} state names", fix="one per name of init_values=")
+        return tuple(fed)
+
+    def _traced_loop(self, loop: Loop, body: Callable[..., tuple], target: str, names: Names, values: list[Any], states: int) -> tuple:
+        trace = self.trace
+        bounds = [access.offset(trace, b, f"a bound of pl.{loop.kind}") for b in (loop.start, loop.stop, loop.step)]
+        operands = [trace.atom(access.operand(trace, b)) for b in bounds]
+        runs = all(isinstance(b, int) for b in bounds) and len(builtins.range(*bounds)) > 0  # type: ignore[arg-type]
+        with trace.inside("loop") as scope:
+            index = trace.new(scalar(dtypes.INDEX), target)
+            inputs, leaves = [], []
+            for name, value in zip(names, values, strict=True):
+                seen, parts = carry.enter(trace, name, value)
+                inputs.append(seen)
+                leaves.append(parts)
+            trace.yields.append([])
+            after = list(body(index, *inputs))
+            fed = trace.yields.pop()
+            results_of = list(after)
+            if fed:
+                after[:states] = self._yielded(fed, states)
+            carries = _Carries(trace, scope, runs)
+            plan = [carries.name(n, v, p, a) for n, v, p, a in zip(names, values, leaves, after, strict=True)]
+        inits = [trace.atom(self._init(before, leaf)) for leaf, before, _ in carries.kept]
+        jaxpr = Jaxpr(
+            (index.var, *(leaf.inside.var for leaf, _, _ in carries.kept)), tuple(scope.eqns), tuple(o for _, _, o in carries.kept)
+        )
+        made = trace.emit(lax.loop, [*operands, *inits], {"body": jaxpr, "kind": loop.kind, "stage": loop.stage})
+        for var, (leaf, _, out) in zip(made, carries.kept, strict=True):
+            var.name = leaf.name
+            if isinstance(out, Var) and isinstance(var.aval, RefAval):
+                start = leaf.before.var if isinstance(leaf.before, RefValue) else None
+                if start is not None and trace.base_of(trace.wrap(out)) is trace.base_of(leaf.before):
+                    trace.base[var] = start
+        outs = [trace.wrap(v) for v in made]
+        result = [finish(outs) for finish in plan]
+        return self._yield_targets(results_of, after, result, states, names, fed)
+
+    def _init(self, before: Any, leaf: Leaf) -> Any:
+        """What enters the loop, in the type the body's input settled on."""
+        aval = leaf.inside.var.aval
+        if isinstance(before, _NoInit):
+            (out,) = self.trace.emit(lax.unset, [], {"aval": before.aval}, [before.aval])
+            return self.trace.wrap(out)
+        if isinstance(aval, ScalarAval):
+            return self.trace.scalar_for(before, aval.dtype, leaf.name)
+        return self.trace.value(before, leaf.name) if isinstance(aval, TileAval) else before
+
+    @staticmethod
+    def _yield_targets(body_values: list[Any], after: list[Any], result: list[Any], states: int, names: Names, fed: list[Any]) -> tuple:
+        """`total = pl.yield_(x)`: the target names the loop's result; it is the init when the loop never runs."""
+        for k in builtins.range(states, len(names)):
+            for s, value in enumerate(fed):
+                if body_values[k] is value and isinstance(value, Value):
+                    result[k] = result[s]
+        return tuple(result)
+
+
+class _NoInit:
+    """Stands for the missing initial value of a name first set inside a loop that runs."""
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+
+class _Carries:
+    """Decides for each name of a loop whether it is carried, and as what."""
+
+    def __init__(self, trace: PlTrace, scope: Scope, runs: bool) -> None:
+        self.trace, self.scope, self.runs = trace, scope, runs
+        self.kept: list[tuple[Leaf, Any, Any]] = []
+
+    def name(self, name: str, value: Any, leaves: list[Leaf], after: Any) -> Callable[[list[Any]], Any]:
+        """Plan one name; the result turns the loop's outputs into the name's value after the loop."""
+        if isinstance(value, Unset):
+            return self._first_set_inside(name, after)
+        parts, structure = tree.flatten(after)
+        _, before = tree.flatten(value)
+        if structure != before:
+            raise carry.carry_error(Leaf(name, value, value), after, self._where(after))
+        plans = [self._leaf(leaf, part) for leaf, part in zip(leaves, parts, strict=True)]
+        return lambda outs: tree.unflatten(structure, [p(outs) for p in plans])
+
+    def _leaf(self, leaf: Leaf, after: Any) -> Callable[[list[Any]], Any]:
+        trace = self.trace
+        if isinstance(after, Unset):
+            return lambda outs: Unset(leaf.name, after.why or "the last turn of the loop may leave it unset")
+        if isinstance(leaf.inside, Value):
+            if isinstance(after, Value) and trace.resolved(after.var) is leaf.inside.var:
+                return self._unchanged(leaf)
+            if is_number(leaf.before) and is_number(after) and type(after) is type(leaf.before) and after == leaf.before:
+                return self._unchanged(leaf)
+            if (
+                isinstance(leaf.before, RefValue)
+                and isinstance(after, RefValue)
+                and trace.resolved(after.var) is trace.resolved(leaf.before.var)
+            ):
+                return self._unchanged(leaf)
+            return self._carried(leaf, after)
+        if not isinstance(after, Value) and _same_python(leaf.before, after):
+            return lambda outs: leaf.before
+        raise carry.carry_error(leaf, after, self._where(after))
+
+    def _unchanged(self, leaf: Leaf) -> Callable[[list[Any]], Any]:
+        """The body leaves the name alone: what it saw is what was there before, and there is no carry."""
+        before = self.trace.atom(self._plain(leaf))
+        self.trace.aliases[leaf.inside.var] = before
+        return lambda outs: leaf.before
+
+    def _plain(self, leaf: Leaf) -> Any:
+        aval = leaf.inside.var.aval
+        return self.trace.scalar_for(leaf.before, aval.dtype, leaf.name) if is_number(leaf.before) else leaf.before
+
+    def _carried(self, leaf: Leaf, after: Any) -> Callable[[list[Any]], Any]:
+        try:
+            before, value = carry.settle(self.trace, self.scope, leaf, after)
+        except Mismatch:
+            raise carry.carry_error(leaf, after, self._where(after)) from None
+        position = len(self.kept)
+        self.kept.append((leaf, before, self.trace.atom(value)))
+        return lambda outs: outs[position]
+
+    def _first_set_inside(self, name: str, after: Any) -> Callable[[list[Any]], Any]:
+        why = "it is set inside a loop that may not run"
+        parts, structure = tree.flatten(after)
+        if isinstance(after, Unset) or not all(isinstance(p, Value) or is_number(p) for p in parts) or not self.runs:
+            if not any(isinstance(p, Value | Unset) for p in parts) and self.runs:
+                return lambda outs: after  # a plain Python value
+            return lambda outs: Unset(name, why)
+        plans = []
+        for part in parts:
+            value = part if isinstance(part, Value) else self.trace.scalar_for(part, carry.number_aval(part).dtype, name)
+            inside = self.trace.new(value.aval, name)
+            leaf = Leaf(name, _NoInit(value.aval), inside)
+            plans.append(len(self.kept))
+            self.kept.append((leaf, leaf.before, self.trace.atom(value)))
+        return lambda outs: tree.unflatten(structure, [outs[p] for p in plans])
+
+    def _where(self, after: Any) -> Any:
+        if isinstance(after, Value):
+            for e in reversed(self.scope.eqns):
+                if after.var in e.outs:
+                    return resolve(e.source)
+        return resolve(self.scope.where) or resolve(user_frame())
+
+
+def _same_python(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    try:
+        return type(a) is type(b) and bool(a == b)
+    except (TypeError, ValueError):  # values that do not compare are different values
+        return False

@@ -1,0 +1,175 @@
+"""Regions: `with pl.at`, both forms of `pl.spmd`, and how values leave them."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pypto import dtypes, lax, tree
+from pypto.core.avals import RefAval, scalar
+from pypto.core.ir import Jaxpr
+from pypto.core.trace import Scope
+from pypto.errors import BodyError, TaskError
+from pypto.language import access
+from pypto.language.protocol import Names, Thunk
+from pypto.language.scopes import At, Loop
+from pypto.language.trace import PlTrace, Reopened, fetch
+from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
+from pypto.platform import Space
+
+_PER_BLOCK = "it is made once per block of a pl.spmd and cannot be used after it; write it to a tensor"
+
+
+class _Read:
+    """A scalar that leaves a region through a buffer of one element."""
+
+    def __init__(self, buffer: RefValue) -> None:
+        self.buffer = buffer
+
+
+class _PartlyValid:
+    """A partly valid tile that leaves a region through a buffer."""
+
+    def __init__(self, buffer: RefValue, valid: list[Any]) -> None:
+        self.buffer, self.valid = buffer, valid
+
+
+class Regions:
+    """The part of the staging runtime that opens and closes regions."""
+
+    trace: PlTrace
+
+    def with_(
+        self, context: Any, body: Callable[..., tuple], target: str | None, escaping: Names, passed: Names, thunks: tuple[Thunk, ...]
+    ) -> tuple:
+        values = [fetch(n, t) for n, t in zip(passed, thunks, strict=True)]
+        if isinstance(context, Loop) and context.kind == "spmd":
+            return self._spmd_scope(context, body, target, escaping, values)
+        if not isinstance(context, At):
+            raise BodyError("PL104", f"a `with` statement over {type(context).__name__}", fix="pl.at(...) or pl.spmd(n)")
+        first = [self._task(context)] if target is not None else []
+        if self.trace.in_region:  # a named part of the region around it
+            return tuple(body(*first, *values))
+        with self.trace.region("at") as scope:
+            results = body(*first, *values)
+            kept = self._escape(scope, escaping, results)
+        self._emit_region(scope, (), "at", context.name, context.options, None)
+        return tuple(self._after(v) for v in kept)
+
+    def _task(self, context: At | Loop) -> Any:
+        return Unset("tid", "task ids come with the scopes of a later version")
+
+    def _emit_region(self, scope: Scope, invars: Sequence[Any], kind: str, name: str, options: Any, size: Any) -> None:
+        jaxpr = Jaxpr(tuple(v.var for v in invars), tuple(scope.eqns), ())
+        ins = [] if size is None else [self.trace.atom(access.operand(self.trace, size))]
+        self.trace.emit(lax.region, ins, {"body": jaxpr, "kind": kind, "name": name, "options": options})
+
+    def _escape(self, scope: Scope, names: Names, values: Sequence[Any]) -> list[Any]:
+        """Values that outlive a region are stored to fresh buffers at its end. Called with the region still open."""
+        if self.trace.concrete:
+            return list(values)
+        return [
+            tree.tree_map(lambda part, n=name: self._escaping(scope, n, part), v)
+            if not isinstance(v, Value | Unset)
+            else self._escaping(scope, name, v)
+            for name, v in zip(names, values, strict=True)
+        ]
+
+    def _escaping(self, scope: Scope, name: str, value: Any) -> Any:
+        trace = self.trace
+        if not isinstance(value, Value) or value.scope is not scope:
+            return value
+        if isinstance(value, RefValue):
+            return Unset(name, "it is a view made inside a region that has ended; make the view outside")
+        shape = value.shape if isinstance(value, TileValue) else (1,)
+        dtype = value.dtype if value.dtype is not dtypes.MASK else None
+        if dtype is None:
+            return Unset(name, "it is a predicate mask, which cannot leave its region; use pl.sel there")
+        buffer = self._buffer_before(scope, shape, dtype, name)
+        if isinstance(value, ScalarValue):
+            trace.process(lax.set_, [buffer, value, 0], {"sizes": (1,), "drop": ()})
+            return _Read(buffer)
+        trace.process(lax.set_, [buffer, value, *([0] * len(shape))], {"sizes": shape, "drop": ()})
+        assert isinstance(value, TileValue)
+        if value.aval.valid is not None:
+            return _PartlyValid(buffer, [self._valid_extent(scope, name, value, a) for a in builtins.range(len(shape))])
+        return buffer
+
+    def _valid_extent(self, scope: Scope, name: str, value: TileValue, axis: int) -> Any:
+        known = value.aval.valid_shape[axis]
+        if known is not None:
+            return known
+        extent = self.trace.process(lax.valid_extent, [value], {"axis": axis})
+        buffer = self._buffer_before(scope, (1,), dtypes.INT64, f"{name}_valid{axis}")
+        as_int = lax.convert.bind(extent, dtype=dtypes.INT64, mode="rint", overflow="wrap")
+        self.trace.process(lax.set_, [buffer, as_int, 0], {"sizes": (1,), "drop": ()})
+        return _Read(buffer)
+
+    def _buffer_before(self, scope: Scope, shape: tuple[Any, ...], dtype: Any, name: str) -> RefValue:
+        """A fresh buffer allocated just outside the region under construction."""
+        assert scope.parent is not None
+        with Reopened(self.trace, scope.parent, keep=True):
+            params = {"shape": tuple(shape), "dtype": dtype, "space": Space.DDR, "init": None, "name": name}
+            (var,) = self.trace.emit(lax.alloc, [], params, [RefAval(tuple(shape), dtype)])
+            var.name = name
+            return self.trace.wrap(var)
+
+    def _after(self, value: Any) -> Any:
+        """An escaped value, seen from outside the region."""
+        if isinstance(value, _Read):
+            return self.trace.process(lax.read, [value.buffer, 0], {})
+        if isinstance(value, _PartlyValid):
+            self.trace.valid_of[value.buffer.var] = tuple(self._after(v) for v in value.valid)
+            return value.buffer
+        if isinstance(value, tuple | list) and not isinstance(value, Value):
+            return tree.tree_map(self._after, value)
+        return value
+
+    # ---- spmd ----
+
+    def _spmd_loop(self, loop: Loop, body: Callable[..., tuple], target: str, names: Names, values: list[Any]) -> tuple:
+        return self._spmd(loop, lambda i: body(i, *values), target, names, values)
+
+    def _spmd_scope(self, loop: Loop, body: Callable[..., tuple], target: str | None, names: Names, values: list[Any]) -> tuple:
+        if self.trace.in_region:
+            raise BodyError("PL105", "pl.spmd inside a region", fix="it opens its own region: move it out of `with pl.at`")
+        before = self.trace.block_reads
+        first = [self._task(loop)] if target is not None else []
+        result = self._spmd(loop, lambda i: body(*first, *values), "block", names, [None] * len(names))
+        if self.trace.block_reads == before:
+            raise TaskError(
+                "PL502",
+                "every block of this pl.spmd does the same: its body neither reads the block index nor calls an in-core kernel that does",
+                fix="i = pl.tile.get_block_idx(), or the loop form `for i in pl.spmd(n):`",
+            )
+        return result
+
+    def _spmd(self, loop: Loop, run: Callable[[Any], tuple], target: str, names: Names, values: list[Any]) -> tuple:
+        trace = self.trace
+        count = access.offset(trace, loop.stop, "the block count of pl.spmd")
+        if isinstance(count, int) and count < 1:
+            raise TaskError("PL502", f"pl.spmd({count}) has no blocks", fix="a positive number of blocks")
+        if trace.concrete:
+            return self._spmd_now(count, run, names, values)
+        with trace.region("spmd", spmd=True, count=count) as scope:
+            index = trace.new(scalar(dtypes.INDEX), target)
+            trace.block_index = index
+            results = run(index)
+            kept = [self._per_block(scope, n, v) for n, v in zip(names, results, strict=True)]
+        self._emit_region(scope, (index,), "spmd", loop.name, loop.options, count)
+        return tuple(kept)
+
+    def _spmd_now(self, count: Any, run: Callable[[Any], tuple], names: Names, values: list[Any]) -> tuple:
+        results: tuple = tuple(values)
+        with self.trace.region("spmd", spmd=True, count=count):
+            for i in builtins.range(int(count)):
+                self.trace.block_index = i  # type: ignore[assignment]
+                results = run(i)
+        return tuple(v if isinstance(v, RefValue) else Unset(n, _PER_BLOCK) for n, v in zip(names, results, strict=True))
+
+    @staticmethod
+    def _per_block(scope: Scope, name: str, value: Any) -> Any:
+        if (isinstance(value, Value) and not value.scope.open) or (isinstance(value, Value) and value.scope is scope):
+            return Unset(name, _PER_BLOCK)
+        return value
