@@ -89,7 +89,8 @@ class Op:
     Attributes:
       name: unique; what the printer shows.
       abstract: `(*avals, **params) -> aval or tuple of avals`.
-      meaning: `(*arrays, **params) -> array` on NumPy; a decomposition is a meaning written in other ops.
+      meaning: `(*arrays, **params) -> array` on NumPy.
+      decomposition: the definition in other ops, for an op that is no instruction; its meaning runs exactly that.
       axes: how each axis may be cut, or a function of `(*avals, **params)` that says so.
       valid: `(*valid shapes, **params) -> valid shape`; None for ops without tile results.
       reads, writes: positions of operands read or written through (refs, or tiles updated in place).
@@ -115,6 +116,7 @@ class Op:
     samples: Callable[[], list[tuple[tuple[Any, ...], dict[str, Any]]]]
     doc: str
     signature: inspect.Signature
+    decomposition: Callable[..., Any] | None = None
     valid: Callable[..., Any] | None = None
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()

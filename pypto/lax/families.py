@@ -214,7 +214,9 @@ def literal(value: bool | int | float, dtype: DType) -> Any:
 # ---- the decorators ----------------------------------------------------------------------------------------------
 
 
-def _samples(arity: int, accepts: frozenset[DType], domain: tuple[float, float]) -> Callable[[], list[Sample]]:
+def elementwise_samples(arity: int, accepts: frozenset[DType], domain: tuple[float, float]) -> Callable[[], list[Sample]]:
+    """Samples of an elementwise op: every dtype, one row, one column, one element, and a ragged shape."""
+
     def make() -> list[Sample]:
         shapes = [(1, 8), (8, 1), (1, 1), (3, 5)]
         return [
@@ -270,7 +272,7 @@ def elementwise(
             meaning=meaning,
             axes=Pointwise(),
             valid=broadcast_valid,
-            samples=_samples(arity, accepts, domain),
+            samples=elementwise_samples(arity, accepts, domain),
             doc=inspect.getdoc(body) or "",
             signature=signature,
             prepare=unify,

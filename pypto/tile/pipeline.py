@@ -31,7 +31,7 @@ class Pass:
 def tile_pass(*, requires: set[str] | None = None, provides: set[str] | None = None) -> Callable[[Callable[[Jaxpr], Jaxpr]], Pass]:
     """Declare a pass.
 
-    Facts: `SSA` (no tile is updated in place), `NO_DEAD_CODE`.
+    Facts: `SSA` (no tile is updated in place), `INSTRUCTIONS` (no composites are left), `NO_DEAD_CODE`.
     """
 
     def decorate(run: Callable[[Jaxpr], Jaxpr]) -> Pass:
@@ -43,8 +43,9 @@ def tile_pass(*, requires: set[str] | None = None, provides: set[str] | None = N
 def _passes() -> tuple[Pass, ...]:
     from pypto.tile.passes.cells import promote_cells
     from pypto.tile.passes.dce import dead_code
+    from pypto.tile.passes.expand import expand_composites
 
-    return (promote_cells, dead_code)
+    return (promote_cells, expand_composites, dead_code)
 
 
 def lower_program(jaxpr: Jaxpr, platform: str) -> Program:
