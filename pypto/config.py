@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pypto.errors import CallError
 from pypto.platform import platform_of
+
+EXECUTORS = ("reference", "cpu")
 
 
 @dataclass(frozen=True)
@@ -20,14 +22,19 @@ class Config:
       platform: a row of the platform table; what a kernel is lowered for.
       check: whether the reference executor tracks elements that were never written or are not valid.
       verify: whether the verifier runs between passes.
+      executor: "reference", or "cpu" for compiled code with the same bits. Compiled code has no shadow bits, so it runs only where
+        `check` is False; with `check`, and for programs it has no code for, the reference executor runs. `Program.compiled` tells.
     """
 
     platform: str = "a2a3sim"
     check: bool = True
     verify: bool = False
+    executor: str = "reference"
 
     def __post_init__(self) -> None:
         platform_of(self.platform)
+        if self.executor not in EXECUTORS:
+            raise CallError("PL606", f"there is no executor {self.executor!r}", fix=f"one of {', '.join(EXECUTORS)}")
 
 
 _current: ContextVar[Config] = ContextVar("pypto_config", default=Config())  # noqa: B039 - Config is frozen
@@ -38,8 +45,7 @@ def current() -> Config:
     return _current.get()
 
 
-@contextmanager
-def override(**changes: Any) -> Iterator[Config]:
+def override(**changes: Any) -> AbstractContextManager[Config]:
     """Change fields for the length of a `with` block.
 
     >>> with override(platform="a5sim") as config:
@@ -47,12 +53,19 @@ def override(**changes: Any) -> Iterator[Config]:
     'a5sim'
 
     Errors:
-      PL606 for a field that does not exist.
+      PL606 for a field or a platform that does not exist.
     """
     known = {f.name for f in fields(Config)}
     for name in changes:
         if name not in known:
             raise CallError("PL606", f"there is no configuration field {name!r}", fix=f"one of {', '.join(sorted(known))}")
+    if "platform" in changes:
+        platform_of(changes["platform"])
+    return _changed(changes)
+
+
+@contextmanager
+def _changed(changes: dict[str, Any]) -> Iterator[Config]:
     token = _current.set(replace(_current.get(), **changes))
     try:
         yield _current.get()

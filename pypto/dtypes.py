@@ -223,10 +223,10 @@ def dtype_of(x: Any) -> DType:
         found = _BY_STORAGE.get(x)
     elif isinstance(x, type) and issubclass(x, (np.generic, bool, int, float, complex)):
         found = _BY_STORAGE.get(np.dtype(x))
-    elif str(x).startswith("torch.") and not hasattr(x, "dtype"):
-        found = _BY_TEXT.get(str(x).removeprefix("torch."))
     elif hasattr(x, "dtype") and x.dtype is not x:
-        return dtype_of(x.dtype)  # arrays, and the scalar types of JAX
+        return dtype_of(x.dtype)  # arrays (whose text would be long to make), and the scalar types of JAX
+    elif str(x).startswith("torch."):
+        found = _BY_TEXT.get(str(x).removeprefix("torch."))
     else:
         found = None
     if found is None:

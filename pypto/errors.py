@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import ClassVar
 
 from pypto.source import Frame, Source, resolve, user_source
@@ -56,7 +57,7 @@ CODES: dict[str, str] = {
     "PL701": "results that differ from the golden",
     "PL702": "a golden or a specification that cannot be used",
     "PL703": "a rule that an operation does not have",
-    "PL704": "an integer division by zero",
+    "PL704": "an integer operation without a result: a division by zero, a shift by a count out of range",
     # PL9xx: internal
     "PL901": "a broken invariant: this is a bug in pypto",
 }
@@ -71,6 +72,7 @@ class PyptoError(Exception):
       message: what was found, with values and shapes.
       fix: what to write instead.
       source: the user's place, or None when there is none.
+      placed: whether that place was stated with the error; otherwise it is where the user's code called in.
     """
 
     family: ClassVar[str] = ""
@@ -81,6 +83,7 @@ class PyptoError(Exception):
         self.code = code
         self.message = message
         self.fix = fix
+        self.placed = at is not None
         self.source: Source | None = resolve(at) if at is not None else user_source()
         super().__init__(self.render())
 
@@ -110,6 +113,10 @@ class ShapeError(PyptoError):
     """Shapes, dtypes or valid regions do not fit."""
 
     family = "PL3"
+
+
+class LevelError(ShapeError, TypeError):
+    """A keyword was given to an operation at the level that does not have it."""
 
 
 class MemorySpaceError(PyptoError):
@@ -146,14 +153,22 @@ class PyptoWarning(UserWarning):
     """Something legal that is probably a mistake; carries a code like an error does."""
 
 
-def warning_text(code: str, message: str, *, fix: str = "", at: Frame | Source | None = None) -> str:
-    """The text of a `PyptoWarning`, in the same form as an error.
+_shown: dict[str | tuple[str, type[Warning], int], int] = {}
+"""What the `warnings` module keeps to show a warning once per place, as in `__warningregistry__`."""
 
-    >>> warning_text("PL208", "`init` was carried", fix="read `total`", at=Source("k.py", 2)).splitlines()[0]
-    'PL208: `init` was carried'
+
+def warn(code: str, message: str, *, fix: str = "", at: Frame | Source | None = None) -> None:
+    """Issue a `PyptoWarning` at the user's line; its text has the form of an error, and the usual filters apply to it.
+
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn("PL208", "`init` was carried", fix="read `total`", at=Source("k.py", 2))
+    >>> caught[0].lineno, str(caught[0].message).splitlines()[0]
+    (2, 'PL208: `init` was carried')
     """
     if code not in CODES:
         raise AssertionError(f"{code} is not in the code table")
     source = resolve(at) if at is not None else user_source()
-    parts = [f"{code}: {message}", *([source.snippet()] if source else []), *([f"  fix: {fix}"] if fix else [])]
-    return "\n".join(parts)
+    text = "\n".join([f"{code}: {message}", *([source.snippet()] if source else []), *([f"  fix: {fix}"] if fix else [])])
+    file, line = (source.file, source.line) if source else ("<unknown>", 1)
+    warnings.warn_explicit(text, PyptoWarning, file, line, registry=_shown)

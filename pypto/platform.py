@@ -26,6 +26,9 @@ class Space(enum.Enum):
     LEFT_SCALE = "left_scale"
     RIGHT_SCALE = "right_scale"
 
+    # the language's own spellings: other names of the same members
+    Vec, Mat, Left, Right, Acc, Bias, LeftScale, RightScale = VEC, MAT, LEFT, RIGHT, ACC, BIAS, LEFT_SCALE, RIGHT_SCALE
+
     def __str__(self) -> str:
         return self.value
 
@@ -33,7 +36,7 @@ class Space(enum.Enum):
 Path = tuple[Space, Space]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Platform:
     """One chip family.
 
@@ -47,7 +50,8 @@ class Platform:
       gm_granule: bytes of one efficient access to global memory.
       cube_cores, vector_cores: cores of one device.
       pto_arch: what the assembler calls it.
-      bf16_arithmetic: whether the vector unit computes in BF16.
+      family: the chip family, `a2a3` or `a5`: the key of an op's dtypes per chip.
+      casts: for each dtype, the dtypes one instruction converts it to.
       checked: whether programs are held to these limits; only `cpu` is not.
     """
 
@@ -61,7 +65,8 @@ class Platform:
     cube_cores: int
     vector_cores: int
     pto_arch: str
-    bf16_arithmetic: bool
+    family: str
+    casts: dict[str, tuple[str, ...]]
     checked: bool = True
 
     def moves(self, source: Space, target: Space) -> bool:
@@ -88,6 +93,39 @@ _A5_PATHS = _A2A3_PATHS | {
     (Space.MAT, Space.RIGHT_SCALE),
 }
 
+
+def _casts(text: str) -> dict[str, tuple[str, ...]]:
+    """One line per source: the dtype, a colon, the dtypes it converts to in one instruction."""
+    rows = (line.split(":") for line in text.strip().splitlines())
+    return {source.strip(): tuple(targets.split()) for source, targets in rows}
+
+
+_A2A3_CASTS = _casts("""
+    BF16: FP32 INT32
+    FP16: FP32 INT16 INT32 INT4 INT8 UINT8
+    FP32: BF16 FP16 INT16 INT32 INT64
+    INT16: FP16 FP32
+    INT32: FP16 FP32 INT16 INT64
+    INT4: FP16
+    INT64: FP32 INT32
+    INT8: FP16
+    UINT8: FP16
+""")
+_A5_CASTS = _casts("""
+    BF16: FP16 FP32 FP4 INT32
+    FP16: FP32 HF8 INT16 INT32 INT8 UINT8
+    FP32: BF16 FP16 FP8E4M3FN FP8E5M2 HF8 INT16 INT32 INT64
+    FP4: BF16
+    FP8E4M3FN: FP32
+    FP8E5M2: FP32
+    HF8: FP32
+    INT16: FP16 FP32 INT32 UINT32 UINT8
+    INT32: FP32 INT16 INT64 UINT16 UINT8
+    INT64: FP32 INT32
+    INT8: FP16 INT16 INT32
+    UINT32: INT16 UINT16 UINT8
+    UINT8: FP16 UINT16
+""")
 # Vec is cut by the 8 KiB at its top that several vector instructions use as scratch without being told.
 _A2A3 = Platform(
     "a2a3",
@@ -107,7 +145,8 @@ _A2A3 = Platform(
     cube_cores=24,
     vector_cores=48,
     pto_arch="a3",
-    bf16_arithmetic=False,
+    family="a2a3",
+    casts=_A2A3_CASTS,
 )
 _A5 = Platform(
     "a5",
@@ -129,7 +168,8 @@ _A5 = Platform(
     cube_cores=36,
     vector_cores=72,
     pto_arch="a5",
-    bf16_arithmetic=True,
+    family="a5",
+    casts=_A5_CASTS,
 )
 
 

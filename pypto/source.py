@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import sys
+import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType
+from typing import Any
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_WITH = contextlib.__file__
+"""The frame that runs the first half of a generator in a `with` statement: nobody's own code."""
 
 Span = tuple[int, int, int, int]
 """First line, last line (both 1-based), first column, end column (both 0-based, in characters)."""
@@ -23,6 +28,16 @@ def _positions(code: CodeType) -> tuple[tuple[int | None, int | None, int | None
 def _characters(line: str, byte_column: int) -> int:
     """CPython counts columns in UTF-8 bytes; carets are placed in characters."""
     return len(line.encode()[:byte_column].decode(errors="ignore"))
+
+
+def _is_wide(character: str) -> bool:
+    """Whether a terminal gives a character two columns, as it does for Chinese."""
+    return unicodedata.east_asian_width(character) in "WF"
+
+
+def _blank(text: str) -> str:
+    """Spaces as wide as a text, however wide its tabs are shown."""
+    return "".join("\t" if c == "\t" else "  " if _is_wide(c) else " " for c in text)
 
 
 @dataclass(frozen=True)
@@ -53,10 +68,11 @@ class Source:
         text = self.text
         if not text:
             return head
-        width = max(1, (self.end_column if self.end_column > self.column else len(text.rstrip())) - self.column)
+        end = self.end_column if self.end_column > self.column else len(text.rstrip())
+        width = max(1, sum(2 if _is_wide(c) else 1 for c in text[self.column : end]))
         number = str(self.line)
         bar = " " * len(number)
-        return f"{head}\n {number} | {text}\n {bar} | {' ' * self.column}{'^' * width}"
+        return f"{head}\n {number} | {text}\n {bar} | {_blank(text[: self.column])}{'^' * width}"
 
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.line}"
@@ -86,15 +102,28 @@ def _below_here(file: str) -> bool:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(PACKAGE)
+    if frame.f_code.co_filename.startswith(PACKAGE) or frame.f_code.co_filename == _WITH:
+        return True
+    return frame.f_code.co_filename == "<string>" and frame.f_globals.get("__name__", "").startswith("pypto.")  # made by @dataclass
+
+
+def _outside(depth: int) -> FrameType | None:
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return frame
 
 
 def user_frame(depth: int = 1) -> Frame | None:
     """The innermost frame outside this package, or None at the top of an interactive embedding."""
-    frame: FrameType | None = sys._getframe(depth)
-    while frame is not None and _is_ours(frame):
-        frame = frame.f_back
+    frame = _outside(depth + 1)
     return None if frame is None else Frame(frame.f_code, frame.f_lasti)
+
+
+def user_locals(depth: int = 1) -> dict[str, Any]:
+    """A copy of the local variables of the innermost frame outside this package."""
+    frame = _outside(depth + 1)
+    return {} if frame is None else dict(frame.f_locals)
 
 
 def user_source(depth: int = 1) -> Source | None:

@@ -42,6 +42,14 @@ def _is_namedtuple(x: Any) -> bool:
     return isinstance(x, tuple) and hasattr(type(x), "_fields")
 
 
+def _ordered(mapping: dict[Any, Any]) -> tuple[Any, ...]:
+    """Keys in an order that does not depend on how the dict was filled, where they have one."""
+    try:
+        return tuple(sorted(mapping))
+    except TypeError:  # keys that do not compare stay in their own order
+        return tuple(mapping)
+
+
 def _parts(x: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
     """Keys and children of a container; None for a leaf."""
     if x is None:
@@ -51,7 +59,7 @@ def _parts(x: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
     if type(x) in (tuple, list):
         return (), list(x)
     if type(x) is dict:
-        keys = tuple(sorted(x)) if all(isinstance(k, str) for k in x) else tuple(x)
+        keys = _ordered(x)
         return keys, [x[k] for k in keys]
     if is_dataclass(x) and not isinstance(x, type) and getattr(type(x), "__pypto_tree__", False):
         names = tuple(f.name for f in fields(x))
@@ -89,7 +97,7 @@ def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
       PL601 when the number of leaves is not the structure's.
     """
     if structure.leaves != len(leaves):
-        raise CallError("PL601", f"{len(leaves)} leaves for a tree of {structure.leaves}: {structure}")
+        raise CallError("PL601", f"{len(leaves)} leaves for a tree of {structure.leaves}: {structure}", fix="one per leaf")
     rest = iter(leaves)
 
     def build(s: Structure) -> Any:
@@ -100,7 +108,7 @@ def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
             return None
         if s.kind is dict:
             return dict(zip(s.keys, children, strict=True))
-        if s.keys:
+        if s.keys or s.kind not in (tuple, list):
             return s.kind(**dict(zip(s.keys, children, strict=True)))
         return s.kind(children)
 
@@ -118,6 +126,6 @@ def tree_map(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     for other in rest:
         other_leaves, other_structure = flatten(other)
         if other_structure != structure:
-            raise CallError("PL601", f"trees differ: {structure} and {other_structure}")
+            raise CallError("PL601", f"trees differ: {structure} and {other_structure}", fix="give trees of one structure")
         columns.append(other_leaves)
     return unflatten(structure, [fn(*row) for row in zip(*columns, strict=True)])

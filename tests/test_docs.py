@@ -1,4 +1,7 @@
-"""Every Python block of the pages runs and prints what the page says; every docstring example is true."""
+"""Every Python block of the pages runs and prints what the page says; every docstring example is true.
+
+`pytest tests/test_docs.py --update-golden` writes what the blocks of the pages print now into the pages.
+"""
 
 import contextlib
 import doctest
@@ -8,7 +11,8 @@ import linecache
 import re
 import sys
 import types
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -29,12 +33,13 @@ OUTPUT = ("text", "console")
 
 @dataclass(frozen=True)
 class Block:
-    """A Python block: its line in the page, its code, the code of the error it must raise, and what it must print."""
+    """A Python block: its line in the page, its code, the code of the error it must raise, what it must print, and where that stands."""
 
     line: int
     code: str
     raises: str | None
     output: str | None
+    span: tuple[int, int] = field(default=(0, 0), compare=False)
 
 
 def blocks_of(page: str) -> list[Block]:
@@ -48,7 +53,8 @@ def blocks_of(page: str) -> list[Block]:
         expects = after is not None and after["label"].strip() in OUTPUT and not page[fence.end() : after.start()].strip()
         raises = RAISES.match(code)
         line = page.count("\n", 0, fence.start()) + 2
-        found.append(Block(line, code, raises and raises[1], _unindented(after) if expects and after else None))
+        output = _unindented(after) if expects and after else None
+        found.append(Block(line, code, raises and raises[1], output, after.span("body") if expects and after else (0, 0)))
     return found
 
 
@@ -64,7 +70,19 @@ def matches(want: str, got: str) -> bool:
 
 
 def run_page(name: str, text: str, folder: Path) -> None:
-    """Run a page's blocks, in order and in one namespace, each from a real file: kernels read their own source."""
+    """Run a page's blocks and compare what they do with what the page says."""
+    for block, raised, printed in outcomes(name, text, folder):
+        place = f"{name}:{block.line}"
+        assert raised == block.raises, f"{place}: the page says it raises {block.raises}, it raised {raised}\n{printed}"
+        if block.output is not None and not matches(block.output, printed):
+            pytest.fail(f"{place}: the page says\n{block.output}\nbut it printed\n{printed}", pytrace=False)
+
+
+def outcomes(name: str, text: str, folder: Path) -> Iterator[tuple[Block, str | None, str]]:
+    """Run a page's blocks in order and in one namespace, each from a real file, since kernels read their own source.
+
+    Gives for each block the code of the error it raised, if any, and what it printed.
+    """
     module = types.ModuleType(re.sub(r"\W", "_", name))
     sys.modules[module.__name__] = module  # dataclasses and pickling look a class's module up
     try:
@@ -72,31 +90,34 @@ def run_page(name: str, text: str, folder: Path) -> None:
             file = folder / f"{module.__name__}_{number}.py"
             file.write_text(block.code)
             linecache.checkcache(str(file))
-            run_block(f"{name}:{block.line}", block, str(file), module)
+            module.__file__ = str(file)
+            printed, raised = io.StringIO(), None
+            with contextlib.redirect_stdout(printed):
+                try:
+                    exec(compile(block.code, str(file), "exec", dont_inherit=True), module.__dict__)
+                except PyptoError as error:
+                    raised = error.code
+                    print(error)
+            yield block, raised, printed.getvalue()
     finally:
         del sys.modules[module.__name__]
 
 
-def run_block(place: str, block: Block, file: str, module: types.ModuleType) -> None:
-    printed = io.StringIO()
-    raised = None
-    module.__file__ = file
-    with contextlib.redirect_stdout(printed):
-        try:
-            exec(compile(block.code, file, "exec", dont_inherit=True), module.__dict__)
-        except PyptoError as error:
-            if block.raises is None:
-                raise AssertionError(f"{place}: the block failed\n{error}") from error
-            raised = error.code
-            print(error)
-    assert raised == block.raises, f"{place}: the page says it raises {block.raises}, it raised {raised}"
-    if block.output is not None and not matches(block.output, printed.getvalue()):
-        pytest.fail(f"{place}: the page says\n{block.output}\nbut it printed\n{printed.getvalue()}", pytrace=False)
+def updated(name: str, text: str, folder: Path) -> str:
+    """The page with what its blocks print now; names of files and addresses become `...`."""
+    for block, _, printed in reversed(list(outcomes(name, text, folder))):
+        if block.output is not None and not matches(block.output, printed):
+            shown = re.sub(r"[^\s(]*_md_\d+\.py|(?<=0x)[0-9a-f]{9,}", "...", printed)
+            start, end = block.span
+            text = text[:start] + "".join(line.rstrip() + "\n" for line in shown.rstrip().splitlines()) + text[end:]
+    return text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_page_is_true(page, tmp_path, monkeypatch):
+def test_the_page_is_true(page, tmp_path, monkeypatch, pytestconfig):
     monkeypatch.chdir(tmp_path)  # errors then name the block's file without a folder
+    if pytestconfig.getoption("--update-golden"):
+        page.write_text(updated(page.name, page.read_text(), tmp_path))
     run_page(page.name, page.read_text(), tmp_path)
 
 
@@ -170,3 +191,8 @@ def test_a_false_page_fails(blocks, tmp_path):
 def test_line_numbers_and_indented_blocks_are_found():
     text = "# title\n\n- item\n\n  ```python\n  if True:\n      print(1)\n  ```\n\n  ```text\n  1\n  ```\n"
     assert blocks_of(text) == [Block(6, "if True:\n    print(1)\n", None, "1\n")]
+
+
+def test_a_page_can_be_brought_up_to_date(tmp_path):
+    before = page(("python", "print(__file__)\nprint('new')"), ("text", "old"), ("python", "print('kept: 1')"), ("text", "kept: ..."))
+    assert updated("new.md", before, tmp_path) == before.replace("\nold\n", "\n...\nnew\n")

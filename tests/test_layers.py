@@ -25,6 +25,7 @@ LAYERS = [
     ["interpreters"],
     ["tile"],
     ["lax"],
+    ["random"],
     ["stages"],
     ["api"],
     ["language"],

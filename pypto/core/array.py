@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from pypto import dtypes, numerics
 from pypto.core.avals import ArrayAval, Aval
 from pypto.core.op import OPS
 from pypto.dtypes import DType, dtype_of
@@ -39,11 +40,15 @@ def _is_operand(x: Any) -> bool:
     return isinstance(x, Operators | np.ndarray | np.generic | bool | int | float)
 
 
-class Operators:
-    """Arithmetic and comparison by the ops of these names; what an op call becomes is up to the current trace."""
+INDEXING: dict[str, Callable[..., Any]] = {}
+"""What subscripts become: `get` is `x[key]`, `at` is `x.at`. Filled in by `pypto.lax`."""
 
+
+class Operators:
+    """Arithmetic, comparison and subscripts by the ops of these names; what an op call becomes is up to the current trace."""
+
+    __slots__ = ()
     __array_priority__ = 1000  # NumPy arrays on the left leave the operation to us
-    __array_ufunc__ = None
 
     __add__, __radd__ = _binary("add"), _reflected("add")
     __sub__, __rsub__ = _binary("sub"), _reflected("sub")
@@ -51,23 +56,49 @@ class Operators:
     __truediv__, __rtruediv__ = _binary("div"), _reflected("div")
     __floordiv__, __rfloordiv__ = _binary("floor_div"), _reflected("floor_div")
     __mod__, __rmod__ = _binary("floor_mod"), _reflected("floor_mod")
-    __neg__, __abs__ = _unary("neg"), _unary("abs")
+    __and__, __rand__ = _binary("and"), _reflected("and")
+    __or__, __ror__ = _binary("or"), _reflected("or")
+    __xor__, __rxor__ = _binary("xor"), _reflected("xor")
+    __lshift__, __rlshift__ = _binary("shl"), _reflected("shl")
+    __rshift__, __rrshift__ = _binary("shr"), _reflected("shr")
+    __neg__, __abs__, __invert__ = _unary("neg"), _unary("abs"), _unary("not")
+    __rpow__ = _reflected("pow")
     __lt__, __le__, __gt__, __ge__ = _binary("lt"), _binary("le"), _binary("gt"), _binary("ge")
     __eq__ = _binary("eq")  # type: ignore[assignment]
     __ne__ = _binary("ne")  # type: ignore[assignment]
     __hash__ = object.__hash__
 
-    def __matmul__(self, other: Any) -> Any:
-        return OPS["matmul"](self, other)
+    def __pow__(self, other: Any) -> Any:
+        if isinstance(other, int) and not isinstance(other, bool):
+            return OPS["integer_pow"](self, y=other)
+        return OPS["pow"](self, other) if _is_operand(other) else NotImplemented
+
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
 
     def __pos__(self) -> Any:
         return self
+
+    def __getitem__(self, index: Any) -> Any:
+        return INDEXING["get"](self, index)
+
+    @property
+    def at(self) -> Any:
+        """Functional updates: `x.at[key].set(v)`, `.add`, `.multiply`, `.min`, `.max`, and `.get`."""
+        return INDEXING["at"](self)
 
 
 class Array(Operators):
     """An immutable array of one of the dtypes of `pypto.dtypes.DTYPES`.
 
-    Reads NumPy, JAX and torch arrays (anything with `__array__` or `__dlpack__`) and is read by them.
+    Reads NumPy, JAX and torch arrays (anything with `__array__` or `__dlpack__`), numbers and nested lists, and is read by
+    those libraries. Nobody can write to it: what they get is a read-only view, or a copy.
+
+    Args:
+      data: what it holds, copied.
+      dtype: its dtype. Numbers and lists are rounded to it once; arrays are converted as `lax.convert_element_type` does.
+        By default an array keeps its dtype, and numbers become BOOL, INT32 (INT64 if one does not fit) or FP32.
+    Errors:
+      PL305 for data without a row in the dtype table (float64), PL308 for a number the dtype does not hold.
 
     >>> Array(np.arange(3, dtype=np.float32)) + 1.0
     Array([1., 2., 3.], dtype=FP32)
@@ -75,9 +106,10 @@ class Array(Operators):
 
     __slots__ = ("_data", "aval")
 
-    def __init__(self, data: Any, dtype: DType | None = None) -> None:
-        raw = to_numpy(data)
-        kind = dtype or dtype_of(raw.dtype)
+    def __init__(self, data: Any, dtype: Any = None) -> None:
+        kind = None if dtype is None else dtype_of(dtype)
+        raw = to_numpy(data) if kind is None else _converted(data, kind)
+        kind = kind or dtype_of(raw.dtype)
         stored = np.array(raw, dtype=kind.storage, order="C", copy=True)
         stored.flags.writeable = False
         self._data: np.ndarray = stored
@@ -105,16 +137,20 @@ class Array(Operators):
         return OPS["transpose"](self, permutation=tuple(range(self.ndim))[::-1])
 
     def astype(self, dtype: Any) -> Any:
-        """Convert as `lax.convert` does: to floats to nearest even, to integers toward zero."""
-        return OPS["convert"](self, dtype=dtype_of(dtype))
+        """Convert as `lax.convert_element_type` does: to floats to nearest even, to integers toward zero."""
+        target = dtype_of(dtype)
+        return OPS["convert"](self, dtype=target, **conversion(self.dtype, target))
 
     def reshape(self, *shape: Any) -> Any:
         """The same elements in row-major order under another shape; one extent may be -1."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         return OPS["reshape"](self, shape=resolve_shape(tuple(wanted), self.size))
 
-    def __getitem__(self, index: Any) -> Array:
-        return Array(self._data[index], self.dtype)
+    def __getitem__(self, index: Any) -> Any:
+        parts = index if isinstance(index, tuple) else (index,)
+        if all(p is None or p is Ellipsis or isinstance(p, slice | int | np.integer) for p in parts):
+            return Array(self._data[index], self.dtype)
+        return super().__getitem__(index)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -127,10 +163,10 @@ class Array(Operators):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if dtype is not None and np.dtype(dtype) != self._data.dtype:
             return self._data.astype(dtype)
-        return self._data.copy() if copy else self._data
+        return self._data.copy() if copy else self._data.view()  # whoever owns memory can make it writable again
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        # NumPy refuses to export read-only memory below DLPack 1.0, so the consumer gets its own copy
+        # NumPy refuses to export read-only memory below DLPack 1.0, so the consumer gets its own copy; BF16 it cannot export
         return self._data.copy().__dlpack__(**{k: v for k, v in kwargs.items() if k != "copy"})
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -153,6 +189,8 @@ class Array(Operators):
         return float(self._data)
 
     def __index__(self) -> int:
+        if self.shape or not self.dtype.is_integer:
+            raise TypeError(f"{self.aval} is no index: an integer without axes is")
         return operator.index(self._data.item())
 
     def __repr__(self) -> str:
@@ -190,14 +228,47 @@ def to_numpy(x: Any) -> np.ndarray:
     if isinstance(x, int):
         return np.asarray(x, np.int32 if -(2**31) <= x < 2**31 else np.int64)
     if isinstance(x, float):
-        return np.asarray(x, np.float32)
+        return np.asarray(numerics.round_literal(x, dtypes.FP32))
     if type(x).__module__.split(".")[0] == "torch":
         return _from_torch(x)
     if isinstance(x, list | tuple):
-        plain = np.asarray(x)
-        narrow = {"float64": np.float32, "int64": np.int32}.get(plain.dtype.name)
-        return plain.astype(narrow) if narrow else plain
+        return _natural(np.asarray(x))
+    if not hasattr(x, "__array__") and hasattr(x, "__dlpack__"):
+        return np.from_dlpack(x)
     return np.asarray(x)
+
+
+def _natural(numbers: np.ndarray) -> np.ndarray:
+    """Python numbers in the dtype they have by default."""
+    if numbers.dtype == np.float64:
+        return _rounded(numbers, dtypes.FP32)
+    if numbers.dtype == np.int64 and np.all(numbers == numbers.astype(np.int32)):
+        return numbers.astype(np.int32)
+    return numbers
+
+
+def _rounded(numbers: np.ndarray, dtype: DType) -> np.ndarray:
+    """Python numbers, each rounded once to a dtype."""
+    elements = [numerics.round_literal(x, dtype) for x in numbers.ravel().tolist()]
+    return np.array(elements, dtype.storage).reshape(numbers.shape)
+
+
+def _converted(data: Any, dtype: DType) -> np.ndarray:
+    """Data in the storage type of a dtype."""
+    if isinstance(data, bool | int | float | list | tuple):
+        plain = np.asarray(data)
+        if plain.dtype in (np.float64, np.int64, np.uint64, np.bool_):
+            return _rounded(plain, dtype)
+    raw = to_numpy(data)
+    if raw.dtype == dtype.storage:
+        return raw
+    source = dtype_of(raw.dtype)
+    return numerics.convert(raw, source, dtype, **conversion(source, dtype))
+
+
+def conversion(source: DType, target: DType) -> dict[str, str]:
+    """Rounding mode and overflow rule with which JAX converts: integers keep the low bits, floats truncate to integers."""
+    return {"mode": "trunc" if source.is_float and target.is_integer else "rint", "overflow": "saturate" if source.is_float else "wrap"}
 
 
 def _from_torch(x: Any) -> np.ndarray:

@@ -123,11 +123,13 @@ def join(a: Aval, b: Aval) -> Aval:
         space = a.space if a.space is b.space else None
         return replace(a, level=level, space=space, valid=join_valid(a, b))
     if isinstance(a, RefAval) and isinstance(b, RefAval):
-        return replace(a, direction=None, valid=None if a.valid == b.valid is None else a.valid if a.valid == b.valid else (None,) * a.rank)
+        return replace(a, direction=None, valid=join_valid(a, b))
     return a
 
 
-def join_valid(a: TileAval, b: TileAval) -> Valid | None:
+def join_valid(a: TileAval | RefAval, b: TileAval | RefAval) -> Valid | None:
+    """What is known of a valid region that is one of two."""
     if a.valid is None and b.valid is None:
         return None
-    return tuple(x if x == y else None for x, y in zip(a.valid_shape, b.valid_shape, strict=True))
+    sides = (a.shape if a.valid is None else a.valid, b.shape if b.valid is None else b.valid)
+    return tuple(x if x == y and isinstance(x, int) else None for x, y in zip(*sides, strict=True))

@@ -8,21 +8,32 @@ operands are equal; what grows too large becomes an opaque atom, which is safe: 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 _fresh = itertools.count()
 _MAX_TERMS = 64
+_MAX_DEGREE = 16
 _MAX_KEY = 240
 
 
 @dataclass(frozen=True, order=True)
 class Atom:
-    """One unknown integer; equal when the keys are."""
+    """One unknown integer; equal when the keys are.
+
+    `parts` are the symbol and the two operands of a structural atom, None for an unknown of its own.
+    """
 
     key: str
     name: str = field(compare=False)
+    parts: tuple[str, Index, Index] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def serial(self) -> int:
+        """When an unknown was made, counted from 0."""
+        assert self.parts is None, self
+        return int(self.key[1:])
 
     def __str__(self) -> str:
         return self.name
@@ -62,8 +73,20 @@ class Index:
     def key(self) -> str:
         return "+".join(f"{c}*{'*'.join(a.key for a in m)}" for m, c in self.terms)
 
+    @property
+    def degree(self) -> int:
+        """How many atoms the longest product has."""
+        return max((len(m) for m, _ in self.terms), default=0)
+
     def atoms(self) -> set[Atom]:
         return {a for m, _ in self.terms for a in m}
+
+    def unknowns(self) -> set[Atom]:
+        """The atoms this depends on, those inside structural atoms included."""
+        found: set[Atom] = set()
+        for a in self.atoms():
+            found |= {a} if a.parts is None else a.parts[1].unknowns() | a.parts[2].unknowns()
+        return found
 
     def __add__(self, other: Index | int) -> Index:
         other = Index.of(other)
@@ -83,6 +106,8 @@ class Index:
 
     def __mul__(self, other: Index | int) -> Index:
         other = Index.of(other)
+        if self.degree + other.degree > _MAX_DEGREE:
+            return Index.fresh("(…)")
         sums: dict[Monomial, int] = {}
         for m, c in self.terms:
             for n, d in other.terms:
@@ -113,11 +138,11 @@ class Index:
         return Index.constant(rest.value % k) if rest.value is not None else structural("%", rest, by)
 
     def evaluate(self, values: Mapping[Atom, int]) -> int:
-        """The integer this is when the atoms have these values."""
+        """The integer this is when the unknowns have these values; structural atoms follow from their operands."""
         total = 0
         for monomial, c in self.terms:
             for atom in monomial:
-                c *= values[atom]
+                c *= values[atom] if atom.parts is None else _value(*atom.parts, values)
             total += c
         return total
 
@@ -129,6 +154,18 @@ class Index:
             names = "*".join(str(a) for a in monomial)
             parts.append(str(c) if not names else names if c == 1 else f"{c}*{names}")
         return " + ".join(parts).replace("+ -", "- ")
+
+
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "//": lambda a, b: a // b if b else 0,  # what unchecked runs give
+    "%": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+}
+
+
+def _value(symbol: str, a: Index, b: Index, values: Mapping[Atom, int]) -> int:
+    return _OPERATIONS[symbol](a.evaluate(values), b.evaluate(values))
 
 
 def _collect(sums: dict[Monomial, int]) -> Index:
@@ -143,7 +180,7 @@ def structural(symbol: str, a: Index, b: Index) -> Index:
     key = f"({a.key} {symbol} {b.key})"
     if len(key) > _MAX_KEY:
         return Index.fresh("(…)")
-    return Index((((Atom(key, f"({a} {symbol} {b})"),), 1),))
+    return Index((((Atom(key, f"({a} {symbol} {b})", (symbol, a, b)),), 1),))
 
 
 def extreme(symbol: str, a: Index, b: Index) -> Index:

@@ -11,7 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pypto.core.avals import Aval
+from pypto.core.index import Atom as IndexAtom
+from pypto.core.index import Dim, Index
 from pypto.errors import InternalError
 from pypto.source import Frame, Source
 
@@ -32,7 +36,7 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant scalar."""
+    """A constant: a scalar, or an array that a traced function closed over."""
 
     value: Any
     aval: Aval
@@ -152,29 +156,31 @@ def alpha_equal(a: Jaxpr, b: Jaxpr) -> bool:
     """Whether two jaxprs are the same program up to the names and identities of their variables and index atoms."""
     left: dict[Var, Var] = {}
     right: dict[Var, Var] = {}
-    atoms: dict[str, str] = {}
+    numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
 
     def bind(x: Var, y: Var) -> bool:
         left[x], right[y] = y, x
         return aval(x.aval, y.aval)
 
     def aval(x: Aval, y: Aval) -> bool:
-        return type(x) is type(y) and _shape_text(x, atoms, 0) == _shape_text(y, atoms, 1)
+        return (
+            len(x.shape) == len(y.shape)
+            and all(_canonical(m, numbers[0]) == _canonical(n, numbers[1]) for m, n in zip(x.shape, y.shape, strict=True))
+            and replace(x, shape=()) == replace(y, shape=())  # of different classes they are never equal
+        )
 
     def atom(x: Atom, y: Atom) -> bool:
         if isinstance(x, Var) and isinstance(y, Var):
             return left[x] is y if x in left else x is y and y not in right
-        return (
-            isinstance(x, Literal)
-            and isinstance(y, Literal)
-            and x.aval == y.aval
-            and type(x.value) is type(y.value)
-            and repr(x.value) == repr(y.value)
-        )
+        return isinstance(x, Literal) and isinstance(y, Literal) and aval(x.aval, y.aval) and _bits(x.value) == _bits(y.value)
 
     def param(x: Any, y: Any) -> bool:
         if isinstance(x, Jaxpr) and isinstance(y, Jaxpr):
             return body(x, y)
+        if isinstance(x, Aval) and isinstance(y, Aval):
+            return aval(x, y)
+        if isinstance(x, np.ndarray | np.generic) or isinstance(y, np.ndarray | np.generic):
+            return type(x) is type(y) and _bits(x) == _bits(y)
         return type(x) is type(y) and x == y
 
     def many(xs: Sequence[Any], ys: Sequence[Any], same: Any) -> bool:
@@ -195,15 +201,32 @@ def alpha_equal(a: Jaxpr, b: Jaxpr) -> bool:
     return body(a, b)
 
 
-def _shape_text(aval: Aval, atoms: dict[str, str], side: int) -> str:
-    """The abstract value as text in which index atoms are numbered by first appearance, so that sides can be compared."""
-    text = repr(aval)
-    for extent in aval.shape:
-        if not isinstance(extent, int):
-            for a in sorted(extent.atoms()):
-                number = atoms.setdefault(f"{side}:{a.key}", f"${sum(k.startswith(f'{side}:') for k in atoms)}")
-                text = text.replace(a.key, number)
-    return text
+def _bits(value: Any) -> tuple[Any, ...]:
+    raw = np.asarray(value)
+    return raw.dtype, raw.shape, raw.tobytes()
+
+
+def _canonical(extent: Dim, numbers: dict[str, int]) -> Any:
+    """An extent with its unknowns numbered by first appearance, so that those of two programs compare.
+
+    Unknowns that appear together for the first time are numbered in the order in which they were made.
+    """
+    if isinstance(extent, int):
+        return extent
+    for unknown in sorted(extent.unknowns(), key=lambda u: u.serial):
+        numbers.setdefault(unknown.key, len(numbers))
+
+    def atom(a: IndexAtom) -> Any:
+        if a.parts is None:
+            return ("", numbers[a.key])
+        symbol, first, second = a.parts
+        operands = (polynomial(first), polynomial(second))
+        return (symbol, *(sorted(operands, key=repr) if symbol in ("min", "max") else operands))
+
+    def polynomial(p: Index) -> Any:
+        return tuple(sorted(((tuple(sorted(map(atom, m), key=repr)), c) for m, c in p.terms), key=repr))
+
+    return polynomial(extent)
 
 
 def check(jaxpr: Jaxpr) -> None:

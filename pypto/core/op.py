@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pypto.core.avals import Aval
-from pypto.errors import InternalError, NumericsError
+from pypto.dtypes import dtype_of
+from pypto.errors import CallError, InternalError, NumericsError
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,10 @@ class No:
 
 @dataclass(frozen=True)
 class Native:
-    """The PTO instruction that is this op."""
+    """The PTO instruction that is this op; `columns` is the one for the second last axis, where that is another."""
 
     mnemonic: str
+    columns: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,38 @@ class Moves:
 
 @dataclass(frozen=True)
 class Whole:
-    """Every element of the output may need every element of the operands: no axis may be cut."""
+    """Every element of the output may need every element of the operands along these axes (None: all): they may not be cut.
+
+    With axes, operands and output have the same axes, and the others may be cut freely.
+    """
+
+    axes: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Structural:
     """Control, memory or metadata: the executors know this op by name."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Elements of operand `operand` that an op cannot do with: where `mask`, of the operand's shape, is True.
+
+    In `text`, `{value}`, `{where}` and `{name}` stand for the first such element, its position and the operand's name, and
+    `{first}` for the name of operand 0.
+    """
+
+    operand: int
+    mask: Any
+    code: str
+    text: str
+    fix: str
+
+
+def outside(operand: int, mask: Any, extent: int, what: str) -> Fault:
+    """Indices that lie outside 0..extent-1 of `what`."""
+    text = f"index {{value}} at {{where}} of {{name}} is outside 0..{extent - 1}, the extent of {what}"
+    return Fault(operand, mask, "PL303", text, "mask it before: pl.maximum and pl.minimum keep an index inside, pl.sel replaces it")
 
 
 Axes = Pointwise | Labels | Moves | Whole | Structural
@@ -96,17 +124,25 @@ class Op:
       reads, writes: positions of operands read or written through (refs, or tiles updated in place).
       refs: positions of operands that are handles; a handle at any other position is loaded first.
       prepare: brings the arguments of a call to operands (dtypes, literals); None keeps them.
-      crops: the meaning sees the valid region of its operands only.
+      normal: `(*avals, **params) -> params`: the options as equations hold them (axes counted from 0, defaults filled in).
+      crops: the meaning sees the valid region only: of all operands (True), and its result is put back into the full shape;
+        or of the operands at these positions.
       sees_valid: the meaning takes the valid shape of its first operand as keyword `valid`.
       taint: how shadow bits pass through, where the axes do not say it: `(taints, arrays, params)` -> bool array or None.
       hazard: `(*arrays) -> (text, mask)`: elements for which the contract calls the op an error in checked runs.
+      faults: `(*arrays, **params) -> Fault or None`: elements of the valid region of an operand that are an error in checked runs.
       index: positions of operands that choose an address: an element nobody wrote may not reach them.
+      addresses: how an op that goes through the handle at position 0 finds its elements: `(*arrays, **params) ->` their row-major
+        positions in the buffer, -1 for none. What it reads is the result; what it writes is operand 1, in row-major order.
       unit: which unit runs it: vector, cube, move, scalar or control.
       accepts: dtypes of the data operands; None when `abstract` decides.
+      on: per chip family, the dtypes its instruction takes; None where the chip takes whatever the op does.
       jvp, transpose, batching, cpu, pto: the rule, or `No(reason)`.
       exact: `Exact(rule)` or `Ulp(bound)`.
       golden: dotted name of the JAX function that computes the same, or None.
+      show: `(eqn, atom) -> text`: how the printer writes an application, where name, options, operands is no good reading.
       samples: makes `(args, params)` pairs that tests run.
+      module: where it is defined.
     """
 
     name: str
@@ -116,19 +152,24 @@ class Op:
     samples: Callable[[], list[tuple[tuple[Any, ...], dict[str, Any]]]]
     doc: str
     signature: inspect.Signature
+    module: str = ""
     decomposition: Callable[..., Any] | None = None
     valid: Callable[..., Any] | None = None
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
     refs: tuple[int, ...] = ()
     prepare: Callable[[Op, tuple[Any, ...]], tuple[Any, ...]] | None = None
-    crops: bool = False
+    normal: Callable[..., dict[str, Any]] | None = None
+    crops: bool | tuple[int, ...] = False
     sees_valid: bool = False
     taint: Callable[..., Any] | None = None
     hazard: Callable[..., Any] | None = None
+    faults: Callable[..., Fault | None] | None = None
     index: tuple[int, ...] = ()
+    addresses: Callable[..., Any] | None = None
     unit: str = "vector"
     accepts: frozenset[Any] | None = None
+    on: dict[str, frozenset[Any]] | None = None
     jvp: Any = field(default_factory=lambda: No("derivatives are not built yet"))
     transpose: Any = field(default_factory=lambda: No("derivatives are not built yet"))
     batching: Any = field(default_factory=lambda: No("batching is not built yet"))
@@ -136,6 +177,7 @@ class Op:
     pto: Native | No = field(default_factory=lambda: No("it has no PTO instruction of its own"))
     exact: Exact | Ulp = field(default_factory=lambda: Exact("movement"))
     golden: str | None = None
+    show: Callable[[Any, Callable[[Any], str]], str] | None = None
 
     def __post_init__(self) -> None:
         if self.name in OPS:
@@ -157,7 +199,11 @@ class Op:
         return f"<op {self.name}>"
 
     def __call__(self, *args: Any, **params: Any) -> Any:
-        """Apply to operands, then options by position or by keyword."""
+        """Apply to operands, then options by position or by keyword.
+
+        Errors:
+          PL601, which is a TypeError too, for arguments that do not fit the signature.
+        """
         if self.variadic:
             operands = args
         else:
@@ -165,32 +211,40 @@ class Op:
             params = self._options(extra, params)
             for name in self.operands[len(operands) :]:
                 if name not in params:
-                    raise TypeError(f"{self.name}() misses `{name}`: {self.name}{self.signature}")
+                    raise self._misused(f"misses `{name}`")
                 operands = (*operands, params.pop(name))
         for name, default in self.defaults.items():
             params.setdefault(name, default)
         unknown = params.keys() - set(self.options)
         if unknown:
-            raise TypeError(f"{self.name}() has no option `{sorted(unknown)[0]}`: {self.name}{self.signature}")
-        return self.bind(*operands, **params)
+            raise self._misused(f"has no option `{sorted(unknown)[0]}`")
+        for name in self.options:
+            if name not in params:
+                raise self._misused(f"misses the option `{name}`")
+        return self.bind(*operands, **{name: _option(name, value) for name, value in params.items()})
 
     def _options(self, extra: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
         if len(extra) > len(self.options):
-            raise TypeError(f"{self.name}() takes {len(self.operands) + len(self.options)} arguments: {self.name}{self.signature}")
+            raise self._misused(f"takes {len(self.operands) + len(self.options)} arguments")
         for name, value in zip(self.options, extra, strict=False):
             if name in params:
-                raise TypeError(f"{self.name}() got `{name}` twice")
+                raise self._misused(f"got `{name}` twice")
             params[name] = value
         return params
 
+    def _misused(self, how: str) -> CallError:
+        return CallError("PL601", f"{self.name}() {how}", fix=f"{self.name}{self.signature}")
+
     def bind(self, *operands: Any, **params: Any) -> Any:
         """Hand the call to the current trace, which decides what it becomes."""
-        from pypto.core.trace import current_trace
+        from pypto.core.trace import aval_of, current_trace
 
         trace = current_trace()
         operands = trace.operands(self, operands)
         if self.prepare is not None:
             operands = self.prepare(self, operands)
+        if self.normal is not None:
+            params = self.normal(*map(aval_of, operands), **params)
         return trace.process(self, operands, params)
 
     def abstract_eval(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
@@ -210,8 +264,16 @@ class Op:
         """
         value = getattr(self, slot)
         if isinstance(value, No):
-            raise NumericsError("PL703", f"{self.name} has no {slot} rule: {value.reason}")
+            fix = f"write it with operations that have a {slot} rule"
+            raise NumericsError("PL703", f"{self.name} has no {slot} rule: {value.reason}", fix=fix)
         return value
+
+
+def _option(name: str, value: Any) -> Any:
+    """An option as equations hold it: sequences as tuples, dtypes as rows of the table."""
+    if isinstance(value, list):
+        return tuple(value)
+    return dtype_of(value) if name.endswith("dtype") and value is not None else value
 
 
 OPS: dict[str, Op] = {}

@@ -27,13 +27,11 @@ class _Printer:
 
     def name(self, v: Var) -> str:
         if v not in self.names:
-            base = v.name or "v"
-            count = self.counts.get(base, 0)
-            self.counts[base] = count + 1
             # a user's first name is kept bare; values without one are numbered from v0
-            candidate = f"{base}{count}" if not v.name else base if count == 0 else f"{base}_{count}"
-            while candidate in self.used:
-                candidate += "_"
+            candidate = v.name
+            while not candidate or candidate in self.used:
+                count = self.counts[v.name] = self.counts.get(v.name, -1 if not v.name else 0) + 1
+                candidate = f"{v.name}_{count}" if v.name else f"v{count}"
             self.used.add(candidate)
             self.names[v] = candidate
         return self.names[v]
@@ -63,10 +61,7 @@ class _Printer:
 
     def eqn(self, e: Eqn, indent: int) -> list[str]:
         pad = "  " * indent
-        special = getattr(e.op, "show", None)
-        options = ", ".join(f"{k}={_option(v)}" for k, v in e.params.items() if not isinstance(v, Jaxpr) and v is not None)
-        ins = " ".join(self.atom(a) for a in e.ins)
-        text = special(e, self.atom) if special else f"{e.op.name}{f'[{options}]' if options else ''} {ins}".rstrip()
+        text = e.op.show(e, self.atom) if e.op.show else self.application(e)
         outs = ", ".join(self.typed(v) for v in e.outs)
         where = resolve(e.source) if self.lines else None
         first = f"{pad}{outs + ' = ' if outs else ''}{text}{f'  # {where}' if where else ''}"
@@ -77,6 +72,12 @@ class _Printer:
                 result.append(f"{pad}  {key}({heads}):" if heads else f"{pad}  {key}:")
                 result += self.block(body, indent + 2)
         return result
+
+    def application(self, e: Eqn) -> str:
+        """Name, options, operands."""
+        options = ", ".join(f"{k}={_option(v)}" for k, v in e.params.items() if not isinstance(v, Jaxpr) and v is not None)
+        ins = " ".join(self.atom(a) for a in e.ins)
+        return f"{e.op.name}{f'[{options}]' if options else ''} {ins}".rstrip()
 
 
 def _option(value: Any) -> str:

@@ -42,6 +42,9 @@ class EvalTrace(Trace):
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if op.unit == "control":
             raise BodyError("PL112", f"{op.name} only exists while a kernel is traced", fix="call it inside a @pl.jit kernel")
+        for a in args:
+            if isinstance(a, Tracer):
+                raise ended(a)
         avals = [aval_of(a) for a in args]
         expected = op.abstract_eval(avals, params)
         result = op.meaning(*(concrete(a, v) for a, v in zip(args, avals, strict=True)), **params)
@@ -126,10 +129,15 @@ class Tracer(Operators):
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("a scalar has no length")
+        if not isinstance(self.shape[0], int):
+            raise self._no("no length that is known while it is traced", "pl.tensor.dim(x, 0) is its extent as a scalar")
         return self.shape[0]
 
     def __iter__(self) -> Any:
-        raise self._no("no elements to iterate over while it is traced", "index it, or loop with pl.range")
+        """Along the first axis of a whole array, as JAX; in kernels that would be a loop in disguise."""
+        if type(self.aval) is not ArrayAval or not self.shape:
+            raise self._no("no elements to iterate over while it is traced", "index it, or loop with pl.range")
+        return iter([self[i] for i in range(len(self))])
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         raise self._no("no data while it is traced", "use pypto.lax or pl operations on it, not NumPy's")
@@ -170,14 +178,14 @@ class JaxprTrace(Trace):
         """The operand of an equation for a value: its variable, or a literal."""
         if isinstance(x, Tracer):
             if x.trace is not self:
-                raise BodyError("PL110", f"{x!r} belongs to another trace, which has ended", fix="pass it in as an argument")
+                raise ended(x)
             if not x.scope.open:
                 raise leaked(x)
             return x.var
         if isinstance(x, Literal):
             return x
         aval = aval_of(x)
-        return Literal(concrete(x, aval)[()], aval)
+        return Literal(_frozen(concrete(x, aval), x), aval)
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         outs = self.emit(op, [self.atom(a) for a in args], params)
@@ -193,6 +201,21 @@ class JaxprTrace(Trace):
     def finish(self, invars: Sequence[Any], outs: Sequence[Any], name: str = "") -> Jaxpr:
         """The jaxpr of everything traced so far in the current scope."""
         return Jaxpr(tuple(t.var for t in invars), tuple(self.scope.eqns), tuple(self.atom(o) for o in outs), name)
+
+
+def _frozen(data: np.ndarray, origin: Any) -> Any:
+    """Data as a constant of a program: a scalar, or an array that later changes of its origin do not reach."""
+    if not data.ndim:
+        return data[()]
+    if not isinstance(origin, Array):
+        data = data.copy()
+        data.flags.writeable = False
+    return data
+
+
+def ended(x: Tracer) -> BodyError:
+    """The error for a value used where its trace is not the current one."""
+    return BodyError("PL110", f"{x!r} belongs to another trace, which has ended", fix="pass it in as an argument, or return it")
 
 
 _LEFT = {

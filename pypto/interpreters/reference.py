@@ -14,9 +14,9 @@ import numpy as np
 from pypto.core.avals import Aval, RefAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
 from pypto.errors import InternalError, NumericsError, PyptoError, ShapeError
+from pypto.interpreters.addressed import accumulate, addressed, check_faults
 from pypto.interpreters.shadow import Taint, either, outside, propagate
 from pypto.interpreters.values import Buffer, Ref, Value
-from pypto.source import resolve
 
 
 class Machine:
@@ -42,20 +42,21 @@ class Machine:
     def execute(self, eqn: Eqn) -> None:
         """Run one equation; an error that has no place of its own gets the equation's."""
         ins = [self.read(a) for a in eqn.ins]
-        handler = _HANDLERS.get(eqn.op.name)
+        handler = _HANDLERS.get(eqn.op.name) or (addressed if eqn.op.addresses is not None else None)
         try:
             self._check_addresses(eqn, ins)
-            outs = handler(self, eqn, ins) if handler else (self.compute(eqn, ins),)
+            outs = handler(self, eqn, ins) if handler else self.compute(eqn, ins)
         except PyptoError as error:
             raise _placed(error, eqn) from None
         self.env.update(zip(eqn.outs, outs, strict=True))
 
     def _check_addresses(self, eqn: Eqn, ins: Sequence[Any]) -> None:
         """An element nobody wrote may not decide an address, a bound or a branch."""
-        for i in eqn.op.index:
+        blocks = eqn.op.name == "call" and eqn.params["blocks"]  # a launch: operand 0 is the number of blocks
+        for i in (0,) if blocks else eqn.op.index:
             if i >= len(ins):
                 break
-            if isinstance(ins[i], Value) and ins[i].taint is not None:
+            if isinstance(ins[i], Value) and ins[i].tainted_inside():
                 raise ShapeError(
                     "PL306",
                     f"operand {i} of {eqn.op.name} depends on an element that nobody wrote or that is not valid",
@@ -63,42 +64,50 @@ class Machine:
                     at=eqn.source,
                 )
 
-    def compute(self, eqn: Eqn, ins: Sequence[Value]) -> Value:
-        """Apply an op's meaning, and carry valid region and taint along."""
-        op, params, aval = eqn.op, eqn.params, eqn.outs[0].aval
+    def compute(self, eqn: Eqn, ins: Sequence[Value]) -> Sequence[Value]:
+        """Apply an op's meaning, and carry valid regions and taints along."""
+        op, params = eqn.op, eqn.params
         self._check_hazard(eqn, ins)
-        arrays = [v.data for v in ins]
+        if self.check:
+            check_faults(eqn, ins)
+        if op.index and "sizes" in params:  # a window of operand 0; its meaning would not know the variable's name
+            self._window(eqn, ins[0], [int(ins[i].data) for i in op.index if i < len(ins)], params["sizes"], (), "a window")
         avals = [a.aval for a in eqn.ins]
-        taints = [v.taint for v in ins]
-        given = dict(params)
-        if op.sees_valid:
-            given["valid"] = ins[0].valid
-        if op.crops:
-            arrays = [a[tuple(slice(0, n) for n in v.valid)] for a, v in zip(arrays, ins, strict=True)]
-            taints = [None if t is None else t[tuple(slice(0, n) for n in v.valid)] for t, v in zip(taints, ins, strict=True)]
+        seen = [v.cropped() if op.crops is True or (op.crops and i in op.crops) else v for i, v in enumerate(ins)]
+        arrays, taints = [v.data for v in seen], [v.taint for v in seen]
+        given = {**params, "valid": ins[0].valid} if op.sees_valid else params
         with np.errstate(all="ignore"):
-            result = np.asarray(op.meaning(*arrays, **given))
-        self._check_result(eqn, result, aval)
-        cropped = result.shape
-        taint = propagate(op, avals, arrays, taints, given, cropped) if self.check else None
-        shape = tuple(d for d in aval.shape if isinstance(d, int))
-        valid = self._valid(op, ins, params, shape)
-        if op.crops and cropped != shape:
-            result, taint = _padded(result, shape), None if taint is None else _padded(taint, shape)
-        return Value(result, valid, taint)
+            made = op.meaning(*arrays, **given)
+        results = [np.asarray(r) for r in (made if isinstance(made, tuple) else (made,))]
+        for out, result in zip(eqn.outs, results, strict=True):
+            self._check_result(eqn, result, out.aval)
+        shadows = propagate(op, avals, arrays, taints, given, [r.shape for r in results]) if self.check else [None] * len(results)
+        shapes = [tuple(d for d in out.aval.shape if isinstance(d, int)) for out in eqn.outs]
+        valids = self.valids(op, ins, params, shapes)
+        return [
+            Value(result if result.shape == shape else _padded(result, shape), valid, self._shadow(t, result.shape, shape))
+            for result, shape, valid, t in zip(results, shapes, valids, shadows, strict=True)
+        ]
+
+    def _shadow(self, taint: Taint, have: tuple[int, ...], shape: tuple[int, ...]) -> Taint:
+        """The taint of a result that was computed for a valid region only: outside it nobody wrote anything."""
+        if have == shape or not self.check:
+            return taint
+        return either(None if taint is None else _padded(taint, shape), outside(shape, have))
 
     @staticmethod
-    def _valid(op: Any, ins: Sequence[Value], params: dict[str, Any], shape: tuple[int, ...]) -> tuple[int, ...]:
-        if op.valid is None or not shape:
-            return shape
+    def valids(op: Any, ins: Sequence[Value], params: dict[str, Any], shapes: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
+        if op.valid is None or not any(shapes):
+            return shapes
         operands = [v.valid if v.data.ndim or i not in op.index else int(v.data) for i, v in enumerate(ins)]
         extra = {"old": ins[0].data.shape} if op.valid_sees_shape else {}
-        return tuple(op.valid(*operands, **params, **extra))
+        valid = op.valid(*operands, **params, **extra)
+        return valid if len(shapes) > 1 else (tuple(valid),)
 
     @staticmethod
     def _check_result(eqn: Eqn, result: np.ndarray, aval: Aval) -> None:
         want = aval.dtype.storage
-        if result.dtype != want or (not eqn.op.crops and result.shape != aval.shape):
+        if result.dtype != want or (eqn.op.crops is not True and result.shape != aval.shape):
             raise InternalError(
                 "PL901", f"{eqn.op.name} computed {result.dtype}{list(result.shape)}, its abstract rule says {aval}", at=eqn.source
             )
@@ -138,6 +147,8 @@ class Machine:
     def alloc(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
         sizes = iter(ins)
         shape = tuple(int(next(sizes).data) if d is None else d for d in eqn.params["shape"])
+        if any(n < 0 for n in shape):
+            raise ShapeError("PL303", f"a buffer of extents {list(shape)}", fix="extents of 0 and more", at=eqn.source)
         dtype, init = eqn.params["dtype"], eqn.params["init"]
         data = np.zeros(shape, dtype.storage)
         if init is not None:
@@ -160,7 +171,16 @@ class Machine:
         extra = iter(ins[1 + rank :])
         sizes = [int(next(extra).data) if s is None else s for s in eqn.params["sizes"]]
         window = self._window(eqn, ref, starts, sizes, eqn.params["drop"], "a slice")
-        return (ref.through(lambda a: a[window]),)
+        return (ref.through(lambda a: a[window], self._part(eqn, ins)),)
+
+    def _part(self, eqn: Eqn, ins: Sequence[Any]) -> tuple[int, ...] | None:
+        """The valid region of a view; None where the handle is valid everywhere."""
+        return None if ins[0].valid is None else self.valids(eqn.op, ins, eqn.params, [eqn.outs[0].aval.static_shape])[0]
+
+    def valid_view(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        ref, extra = ins[0], iter(ins[1:])
+        valid = tuple(int(next(extra).data) if v is None else v for v in eqn.params["known"])
+        return (ref.through(lambda a: a, None if valid == ref.data.shape else valid),)
 
     @staticmethod
     def _window(eqn: Eqn, ref: Any, starts: Sequence[int], sizes: Sequence[int], drop: Sequence[int], what: str) -> tuple[Any, ...]:
@@ -188,7 +208,7 @@ class Machine:
         if int(np.prod(shape)) != ref.data.size:
             raise ShapeError("PL301", f"reshape: {ref.data.size} elements do not make {list(shape)}", fix="keep the number", at=eqn.source)
         try:
-            return (ref.through(lambda a: np.reshape(a, shape, copy=False)),)
+            return (ref.through(lambda a: np.reshape(a, shape, copy=False), self._part(eqn, ins)),)
         except ValueError:
             raise ShapeError(
                 "PL301",
@@ -198,14 +218,24 @@ class Machine:
             ) from None
 
     def transpose_view(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
-        return (ins[0].through(lambda a: np.transpose(a, eqn.params["permutation"])),)
+        return (ins[0].through(lambda a: np.transpose(a, eqn.params["permutation"]), self._part(eqn, ins)),)
+
+    def bits_view(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        ref = ins[0]
+        return (Ref(ref.buffer, ref.data.view(eqn.params["dtype"].storage), ref.written, ref.tainted, ref.valid),)
 
     def get(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
         source, rank = ins[0], ins[0].data.ndim
         sizes, drop, marked = eqn.params["sizes"], eqn.params["drop"], eqn.params["valid"]
         starts = [int(v.data) for v in ins[1 : 1 + rank]]
         extra = iter(ins[1 + rank :])
-        valid = tuple(sizes) if marked is None else tuple(int(next(extra).data) if v is None else v for v in marked)
+        if marked is not None:
+            valid = tuple(int(next(extra).data) if v is None else v for v in marked)
+        elif source.valid is None:
+            valid = tuple(sizes)
+        else:
+            valid = tuple(min(max(v - s, 0), n) for v, s, n in zip(source.valid, starts, sizes, strict=True))
+            self._window(eqn, source, starts, sizes, (), "load")
         for axis, (v, n) in enumerate(zip(valid, sizes, strict=True)):
             if not 0 <= v <= n:
                 raise ShapeError(
@@ -216,15 +246,17 @@ class Machine:
         inside = tuple(slice(0, v) for v in valid)
         data[inside] = source.data[window]
         taint = outside(tuple(sizes), valid) if self.check else None
-        unseen = self._unseen(source, window)
+        unseen = self.unseen(source, window)
         if unseen is not None:
             taint = np.zeros(sizes, np.bool_) if taint is None else taint
             taint[inside] |= unseen
         shape = tuple(n for i, n in enumerate(sizes) if i not in drop)
         kept = tuple(v for i, v in enumerate(valid) if i not in drop)
+        if kept and any(valid[i] == 0 for i in drop):
+            kept = (0, *kept[1:])
         return (Value(data.reshape(shape), kept, None if taint is None else taint.reshape(shape)),)
 
-    def _unseen(self, source: Any, window: tuple[Any, ...]) -> Taint:
+    def unseen(self, source: Any, window: tuple[Any, ...]) -> Taint:
         """Elements of a window that nobody wrote, or that were tainted when they were."""
         if not self.check:
             return None
@@ -238,10 +270,11 @@ class Machine:
         source, *indices = ins
         starts = [int(v.data) for v in indices]
         window = self._window(eqn, source, starts, [1] * len(starts), range(len(starts)), "read")
-        taint = self._unseen(source, window)
+        taint = self.unseen(source, window)
         return (Value(np.asarray(source.data[window]), (), None if taint is None else np.asarray(taint)),)
 
-    def set(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+    def placed(self, eqn: Eqn, ins: Sequence[Any]) -> tuple[tuple[Any, ...], np.ndarray, Taint]:
+        """Where a store goes, and what of the value and its taint goes there: the valid region."""
         target, value, *offsets = ins
         sizes, drop = eqn.params["sizes"], eqn.params["drop"]
         starts = [int(v.data) for v in offsets]
@@ -252,20 +285,24 @@ class Machine:
             extents = list(sizes)
         window = self._window(eqn, target, starts, extents, drop if value.data.ndim else (), "a store")
         inside = tuple(slice(0, v) for v in value.valid)
-        taint = None if value.taint is None else value.taint[inside]
+        return window, value.data[inside], None if value.taint is None else value.taint[inside]
+
+    def set(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+        target = ins[0]
+        window, data, taint = self.placed(eqn, ins)
         if isinstance(target, Value):  # a tile is a cell: its variable gets the new content
             assert isinstance(eqn.ins[0], Var)
-            self.env[eqn.ins[0]] = self._updated(target, window, value.data[inside], taint)
+            self.env[eqn.ins[0]] = self._updated(target, window, data, taint)
             return ()
-        self._write(eqn, target, window, value.data[inside], taint)
+        self.write(eqn, target, window, data, taint)
         return ()
 
-    def _write(self, eqn: Eqn, target: Ref, window: tuple[Any, ...], data: np.ndarray, taint: Taint) -> None:
+    def write(self, eqn: Eqn, target: Ref, window: tuple[Any, ...], data: np.ndarray, taint: Taint) -> None:
         if self.check and target.buffer.visible and taint is not None and np.any(taint):
             where = tuple(int(i[0]) for i in np.nonzero(np.broadcast_to(taint, np.shape(target.data[window]))))
             raise ShapeError(
                 "PL306",
-                f"element {list(where)} of what is stored into `{target.buffer.name}` comes from an element that nobody wrote or that is not valid",
+                f"element {list(where)} of what is stored into `{target.buffer.name}` comes from an element nobody wrote, or not valid",
                 fix="store the valid part only, fill the rest with pl.fillpad, or write it before",
                 at=eqn.source,
             )
@@ -291,8 +328,8 @@ class Machine:
             raise ShapeError(
                 "PL301", f"a copy of {list(source.data.shape)} into {list(target.data.shape)}", fix="slice one of them", at=eqn.source
             )
-        everything = (slice(None),) * source.data.ndim
-        self._write(eqn, target, everything, source.data.copy(), self._unseen(source, everything))
+        holds = tuple(slice(0, n) for n in source.valid or source.data.shape)
+        self.write(eqn, target, holds, source.data[holds].copy(), self.unseen(source, holds))
         return ()
 
     def dim(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
@@ -317,14 +354,16 @@ class Machine:
 
 
 def _padded(a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    if a.shape == shape:
+        return a
     result = np.zeros(shape, a.dtype)
     result[tuple(slice(0, n) for n in a.shape)] = a
     return result
 
 
 def _placed(error: PyptoError, eqn: Eqn) -> PyptoError:
-    """The error with the place of the equation it happened in."""
-    if eqn.source is None or (error.source is not None and error.source == resolve(eqn.source)):
+    """The error with the place of the innermost equation it happened in: those around it leave it alone."""
+    if error.placed or eqn.source is None:
         return error
     return type(error)(error.code, error.message, fix=error.fix, at=eqn.source)
 
@@ -339,9 +378,12 @@ _HANDLERS: dict[str, Callable[[Machine, Eqn, Sequence[Any]], Sequence[Any]]] = {
     "view": Machine.view,
     "reshape_view": Machine.reshape_view,
     "transpose_view": Machine.transpose_view,
+    "valid_view": Machine.valid_view,
+    "bits_view": Machine.bits_view,
     "get": Machine.get,
     "read": Machine.element,
     "set": Machine.set,
+    "accumulate": accumulate,
     "copy": Machine.copy,
     "dim": Machine.dim,
     "valid_extent": Machine.valid_extent,

@@ -29,32 +29,52 @@ def either(a: Taint, b: Taint) -> Taint:
 
 
 def propagate(
-    op: Op, avals: Sequence[Any], arrays: Sequence[np.ndarray], taints: Sequence[Taint], params: dict[str, Any], shape: tuple[int, ...]
-) -> Taint:
-    """The taint of an op's result."""
+    op: Op,
+    avals: Sequence[Any],
+    arrays: Sequence[np.ndarray],
+    taints: Sequence[Taint],
+    params: dict[str, Any],
+    shapes: Sequence[tuple[int, ...]],
+) -> Sequence[Taint]:
+    """The taint of each of an op's results, which have these shapes."""
     if op.taint is not None:
-        taint = op.taint(taints, arrays, params)
-        return taint if taint is not None and np.any(taint) else None
-    if all(t is None for t in taints):
-        return None
-    axes = op.axes_of(avals, params)
+        made = op.taint(taints, arrays, params)
+    elif all(t is None for t in taints):
+        return [None] * len(shapes)
+    else:
+        axes = op.axes_of(avals, params)
+        made = _moved(op, arrays, taints, params) if isinstance(axes, Moves) else tuple(_along(op, axes, taints, s) for s in shapes)
+    return [t if t is not None and np.any(t) else None for t in (made if isinstance(made, tuple) else (made,))]
+
+
+def _moved(op: Op, arrays: Sequence[np.ndarray], taints: Sequence[Taint], params: dict[str, Any]) -> Any:
+    """Shadow bits moved as the elements are: an operand that is only an address keeps its value, data give way to their taints."""
+    moved = [a if i in op.index else _or_none(t, a) for i, (a, t) in enumerate(zip(arrays, taints, strict=True))]
+    made = op.meaning(*moved, **_bool_params(op, params))
+    return tuple(np.asarray(m, np.bool_) for m in made) if isinstance(made, tuple) else np.asarray(made, np.bool_)
+
+
+def _along(op: Op, axes: Any, taints: Sequence[Taint], shape: tuple[int, ...]) -> Taint:
+    """The taint of one result, by the op's axes."""
+    result: Taint
     if isinstance(axes, Pointwise):
-        result: Taint = None
+        result = None
         for t in taints:
             if t is not None:
                 result = either(result, np.broadcast_to(t, shape))
-    elif isinstance(axes, Moves):
-        # an operand that is only an address (an offset) keeps its value; data operands give way to their taints
-        moved = [a if i in op.index else _or_none(t, a) for i, (a, t) in enumerate(zip(arrays, taints, strict=True))]
-        result = np.asarray(op.meaning(*moved, **_bool_params(op, params)), np.bool_)
     elif isinstance(axes, Labels):
         result = _by_labels(axes, taints, shape)
+    elif isinstance(axes, Whole) and axes.axes is not None:
+        result = None
+        for t in taints:
+            if t is not None and t.ndim == len(shape):
+                result = either(result, np.broadcast_to(t.any(axis=axes.axes, keepdims=True), shape))
     elif isinstance(axes, Whole):
         result = np.ones(shape, np.bool_) if any(np.any(t) for t in taints if t is not None) else None
     else:
         assert not isinstance(axes, Structural), op.name
         result = None
-    return result if result is not None and result.any() else None
+    return result
 
 
 def _or_none(t: Taint, a: np.ndarray) -> np.ndarray:

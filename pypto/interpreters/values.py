@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,15 @@ class Value:
     data: np.ndarray
     valid: tuple[int, ...]
     taint: Taint = None
+
+    def cropped(self) -> Value:
+        """The valid region on its own."""
+        inside = tuple(slice(0, n) for n in self.valid)
+        return Value(self.data[inside], self.valid, None if self.taint is None else self.taint[inside])
+
+    def tainted_inside(self) -> bool:
+        """Whether an element of the valid region is tainted."""
+        return self.taint is not None and bool(np.any(self.cropped().taint))
 
 
 @dataclass(slots=True)
@@ -35,27 +44,42 @@ class Buffer:
 
 @dataclass(slots=True)
 class Ref:
-    """A handle: the buffer, and its arrays seen through the window."""
+    """A handle: the buffer, and its arrays seen through the window. `valid` is None where all of it holds data."""
 
     buffer: Buffer
     data: np.ndarray
     written: np.ndarray | None
     tainted: np.ndarray | None
+    valid: tuple[int, ...] | None = None
 
     @staticmethod
     def whole(buffer: Buffer) -> Ref:
         return Ref(buffer, buffer.data, buffer.written, buffer.tainted)
 
-    def through(self, window: Callable[[np.ndarray], np.ndarray]) -> Ref:
-        """The same buffer through a further window."""
-        return Ref(self.buffer, window(self.data), *(None if a is None else window(a) for a in (self.written, self.tainted)))
+    def through(self, window: Callable[[np.ndarray], np.ndarray], valid: tuple[int, ...] | None = None) -> Ref:
+        """The same buffer through a further window, of which the leading extents `valid` hold data."""
+        written, tainted = (None if a is None else window(a) for a in (self.written, self.tainted))
+        return Ref(self.buffer, window(self.data), written, tainted, valid)
 
 
-def box(mask: np.ndarray) -> str:
-    """The bounding box of the True elements, as a subscript; single indices where an axis has one."""
-    parts = []
-    for axis in range(mask.ndim):
-        hit = np.nonzero(mask.any(axis=tuple(i for i in range(mask.ndim) if i != axis)))[0]
-        low, high = int(hit[0]), int(hit[-1])
-        parts.append(str(low) if low == high else f"{low}:{high + 1}")
-    return f"[{', '.join(parts)}]"
+def boxes(mask: np.ndarray) -> Iterator[str]:
+    """Boxes that together are exactly the True elements, as subscripts; an axis of which a box has one element shows its index.
+
+    >>> list(boxes(np.array([[1, 0, 0, 1], [1, 0, 0, 1], [1, 1, 1, 1]], bool)))
+    ['[0:2, 0]', '[0:2, 3]', '[2, 0:4]']
+    """
+    for parts in _boxes(mask):
+        yield f"[{', '.join(str(low) if high == low + 1 else f'{low}:{high}' for low, high in parts)}]"
+
+
+def _boxes(mask: np.ndarray) -> Iterator[tuple[tuple[int, int], ...]]:
+    if mask.ndim == 0:
+        if mask:
+            yield ()
+        return
+    # runs of equal slices along the first axis, each taken apart along the others
+    changes = (mask[1:] != mask[:-1]).any(axis=tuple(range(1, mask.ndim)))
+    starts = [0, *(int(i) + 1 for i in np.flatnonzero(changes))]
+    for low, high in zip(starts, [*starts[1:], len(mask)], strict=True):
+        for rest in _boxes(mask[low]):
+            yield ((low, high), *rest)

@@ -1,6 +1,6 @@
 """The PyPTO language: `import pypto.language as pl`."""
 
-from types import SimpleNamespace
+from types import SimpleNamespace as _Namespace
 
 from pypto import lax as _lax
 from pypto.dtypes import (
@@ -26,49 +26,83 @@ from pypto.dtypes import (
     UINT64,
 )
 from pypto.dtypes import DType as DataType
+from pypto.language.arithmetic import (
+    addc,
+    addsc,
+    ands,
+    fmods,
+    ors,
+    prelu,
+    rem,
+    rems,
+    rsqrt,
+    shls,
+    shrs,
+    subc,
+    subsc,
+    xor,
+    xors,
+)
+from pypto.language.atomics import AtomicType
 from pypto.language.broadcasts import (
     col_expand,
     col_expand_add,
     col_expand_div,
+    col_expand_expdif,
     col_expand_max,
     col_expand_min,
     col_expand_mul,
     col_expand_sub,
-    col_max,
-    col_min,
-    col_sum,
     row_expand,
     row_expand_add,
     row_expand_div,
+    row_expand_expdif,
     row_expand_max,
     row_expand_min,
     row_expand_mul,
     row_expand_sub,
-    row_max,
-    row_min,
-    row_sum,
 )
+from pypto.language.creating import arange, ci, create_l1, create_tensor, create_tile, expand_clone, expands, full, random, tri
+from pypto.language.cube import batch_matmul, batch_matmul_acc, gemv, gemv_acc, gemv_bias, matmul, matmul_acc, matmul_bias
 from pypto.language.decorators import Kernel, jit
+from pypto.language.gathering import MaskPattern as _MaskPattern
+from pypto.language.gathering import gather, gather_compare, gather_mask, gather_row, gatherb, mgather, paged_gather
+from pypto.language.levels import spelled_at as _spelled_at
 from pypto.language.moving import (
-    PadValue,
-    arange,
     assemble,
     concat,
-    create_tensor,
-    create_tile,
-    fillpad,
-    full,
+    extract,
     load,
+    move,
     read,
+    reinterpret_view,
     reshape,
-    set_validshape,
     slice,
     store,
     transpose,
     write,
 )
+from pypto.language.moving import transpose_view as _transpose_view
+from pypto.language.moving import view as _view
+from pypto.language.padding import PadValue, fillpad, fillpad_expand, fillpad_inplace, set_validshape
+from pypto.language.reducing import (
+    col_argmax,
+    col_argmin,
+    col_max,
+    col_min,
+    col_prod,
+    col_sum,
+    row_argmax,
+    row_argmin,
+    row_max,
+    row_min,
+    row_prod,
+    row_sum,
+)
+from pypto.language.scattering import mscatter, scatter, scatter_mask, scatter_update
 from pypto.language.scopes import Level, SplitMode, at, parallel, pipeline, split, spmd, unroll
 from pypto.language.scopes import range_ as range
+from pypto.language.sorting import mrgsort, sort32
 from pypto.language.spelled import (
     CmpType,
     adds,
@@ -77,8 +111,6 @@ from pypto.language.spelled import (
     cmps,
     const,
     divs,
-    matmul,
-    matmul_acc,
     max,
     maximums,
     maxs,
@@ -101,24 +133,77 @@ from pypto.language.spelled import (
     get_block_num as _get_block_num,
 )
 from pypto.language.types import InOut, Out, Scalar, Tensor, Tile, dynamic
-from pypto.lax import abs, add, div, exp, log, maximum, minimum, mul, neg, recip, rsqrt, sqrt, sub
+from pypto.lax import (
+    abs,
+    add,
+    and_,
+    cos,
+    div,
+    exp,
+    fmod,
+    log,
+    lrelu,
+    maximum,
+    minimum,
+    mul,
+    neg,
+    not_,
+    or_,
+    part_add,
+    part_max,
+    part_min,
+    part_mul,
+    recip,
+    relu,
+    shl,
+    shr,
+    sin,
+    sqrt,
+    sub,
+)
 from pypto.platform import Space as MemorySpace
 
 Mem = MemorySpace
+_MODULES = tuple(
+    f"pypto.language.{m}"
+    for m in (
+        "spelled",
+        "arithmetic",
+        "broadcasts",
+        "moving",
+        "creating",
+        "cube",
+        "padding",
+        "reducing",
+        "gathering",
+        "scattering",
+        "sorting",
+    )
+)
+# what the language has at one level only; everything else takes values of both, and `pl.X` follows its operands
+_TILE_ONLY = {
+    "load", "store", "move", "extract", "create_tile", "tri", "fillpad_inplace",
+    "rem", "rems", "addc", "addsc", "subc", "subsc", "relu", "lrelu", "prelu", "sel", "sels", "cmps", "maximums", "minimums",
+    "gather_mask", "gather_compare", "gatherb", "mgather", "mscatter", "scatter_mask",
+    "matmul_bias", "batch_matmul", "batch_matmul_acc", "gemv", "gemv_acc", "gemv_bias",
+}  # fmt: skip
+_TENSOR_ONLY = {"create_tensor", "create_l1", "expand_clone", "paged_gather"}
 _BOTH = {
     n: v
     for n, v in list(globals().items())
-    if (
-        callable(v)
-        and not n.startswith("_")
-        and getattr(v, "__module__", "") in ("pypto.language.spelled", "pypto.language.broadcasts", "pypto.language.moving")
-    )
-    or isinstance(v, type(_lax.add))
+    if (not n.startswith("_") and callable(v) and getattr(v, "__module__", "") in _MODULES) or isinstance(v, type(_lax.add))
 }
-tensor = SimpleNamespace(**{n: v for n, v in _BOTH.items() if n not in ("load", "store", "create_tile")}, dim=_dim, create=create_tensor)
-tile = SimpleNamespace(
-    **{n: v for n, v in _BOTH.items() if n != "create_tensor"},
+tensor = _Namespace(
+    **{n: _spelled_at(v, "tensor") for n, v in _BOTH.items() if n not in _TILE_ONLY},
+    create=create_tensor,
+    dim=_dim,
+    view=_view,
+)
+tile = _Namespace(
+    **{n: _spelled_at(v, "tile") for n, v in _BOTH.items() if n not in _TENSOR_ONLY},
     create=create_tile,
     get_block_idx=_get_block_idx,
     get_block_num=_get_block_num,
+    transpose_view=_transpose_view,
+    MaskPattern=_MaskPattern,
 )

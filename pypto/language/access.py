@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pypto import dtypes, lax
-from pypto.core.avals import TENSOR, RefAval, scalar
+from pypto.core.avals import TENSOR, RefAval, scalar, show_shape
 from pypto.core.index import Dim, Index, dim
 from pypto.core.ir import Literal
+from pypto.dtypes import DType
 from pypto.errors import OutputError, ShapeError, TaskError
 from pypto.language.types import Symbol
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, index_of
 from pypto.lax.memory import dropped
 from pypto.lax.shape import check_window, known
 from pypto.platform import Space
+from pypto.source import user_frame
 
 if TYPE_CHECKING:
     from pypto.language.trace import PlTrace
@@ -38,7 +40,7 @@ class Window:
 
 def called(x: Any) -> str:
     """How an error names a value."""
-    return f"`{x.var.name}`" if getattr(x, "var", None) is not None and x.var.name else f"a value of shape {list(x.shape)}"
+    return f"`{x.var.name}`" if getattr(x, "var", None) is not None and x.var.name else f"a value of shape [{show_shape(x.shape)}]"
 
 
 def offset(trace: PlTrace, x: Any, what: str = "an offset") -> Offset:
@@ -51,6 +53,8 @@ def offset(trace: PlTrace, x: Any, what: str = "an offset") -> Offset:
         if not x.dtype.is_integer:
             raise ShapeError("PL302", f"{what} is {x.aval}, not an integer", fix="pl.cast(x, pl.INT32) if it holds a whole number")
         return x
+    if isinstance(x, Index):
+        raise ShapeError("PL304", f"{what} is `{x}`, an extent known only at run time", fix="pl.tensor.dim(x, axis) gives it as a scalar")
     if isinstance(x, bool) or not hasattr(x, "__index__") or isinstance(x, RefValue | TileValue):
         raise ShapeError("PL302", f"{what} is {x!r}, not an integer", fix="an int, a loop index, or pl.read(...) of an integer tensor")
     return int(x)
@@ -156,13 +160,12 @@ def view(trace: PlTrace, x: RefValue, window: Window) -> RefValue:
     """A window that shares the buffer's memory."""
     known_sizes = [s if isinstance(s, int) else None for s in window.sizes]
     check_window("a slice", called(x), x.shape, known_sizes, _starts_for_check(window.starts))
-    if not window.drop and all(s == 0 for s in window.starts) and _same_extents(x.shape, window.sizes):
+    if not window.drop and all(isinstance(s, int) and s == 0 for s in window.starts) and _same_extents(x.shape, window.sizes):
         return x  # the whole buffer is the buffer itself
     shape = dropped(tuple(dim(index_of(s)) if not isinstance(s, int) else s for s in window.sizes), window.drop)
-    aval = RefAval(shape, x.dtype, x.aval.space)
     ins = [x, *(operand(trace, s) for s in window.starts), *(s for s in window.sizes if not isinstance(s, int))]
     sizes = tuple(s if isinstance(s, int) else None for s in window.sizes)
-    return trace.derive(x, lax.view, ins, {"sizes": sizes, "drop": window.drop}, aval)
+    return trace.derive(x, lax.view, ins, {"sizes": sizes, "drop": window.drop}, shape)
 
 
 def _same_extents(shape: tuple[Dim, ...], sizes: Sequence[Offset]) -> bool:
@@ -176,12 +179,12 @@ def load(
     valid: Sequence[Offset] | None = None,
     level: str = TENSOR,
     space: Space | None = None,
+    shares: bool = False,
 ) -> TileValue:
     """A window of a buffer as a tile. With `valid`, bounds apply to the valid part only and the rest is padding."""
     if not trace.in_region:
         raise outside(f"a load of {called(x)}")
     sizes = _static_sizes(trace, window.sizes, f"the extent of a slice of {called(x)}")
-    valid = valid if valid is not None else _inherited(trace, x, window.starts, sizes)
     bounded: list[int | None] = list(sizes)
     if valid is not None:
         bounded = [v if isinstance(v, int) else None for v in valid]
@@ -196,31 +199,20 @@ def load(
         "valid": None if valid is None else tuple(v if isinstance(v, int) else None for v in valid),
         "level": level,
         "space": space,
+        **({"shares": True} if shares else {}),
     }
     return trace.process(lax.get, [x, *(operand(trace, s) for s in window.starts), *extra], params)
 
 
-def _inherited(trace: PlTrace, x: RefValue, starts: Sequence[Offset], sizes: tuple[int, ...]) -> Sequence[Offset] | None:
-    """The valid region of a buffer that a partly valid tile was stored to, seen through a window."""
-    whole = trace.valid_of.get(x.var)
-    if whole is None:
-        return None
-    from pypto.language.spelled import clip
-
-    return [clip(v - s, 0, n) for v, s, n in zip(whole, starts, sizes, strict=True)]
-
-
-def load_whole(trace: PlTrace, x: RefValue) -> TileValue:
-    """A buffer used as a value inside a region: all of it, loaded here."""
-    return load(trace, x, Window((0,) * x.ndim, tuple(extent(trace, x, a) for a in range(x.ndim))))
+def load_whole(trace: PlTrace, x: RefValue, *, shares: bool = False) -> TileValue:
+    """A buffer used as a value inside a region: all of it, loaded here. `shares`: to have one name with a tile."""
+    return load(trace, x, Window((0,) * x.ndim, tuple(extent(trace, x, a) for a in range(x.ndim))), shares=shares)
 
 
 def slice_tile(trace: PlTrace, x: TileValue, window: Window) -> TileValue:
-    """A window of a tile, as a value of its own."""
+    """A window of a tile, as a value of its own: `t[:]` is a copy, too."""
     sizes = _static_sizes(trace, window.sizes, f"the extent of a slice of {called(x)}")
     check_window("a slice", called(x), x.shape, sizes, _starts_for_check(window.starts))
-    if not window.drop and sizes == x.shape:
-        return x
     part = trace.process(lax.slice_, [x, *(operand(trace, s) for s in window.starts)], {"sizes": sizes})
     shape = dropped(sizes, window.drop)
     return part if shape == sizes else lax.reshape.bind(part, shape=shape)
@@ -233,19 +225,30 @@ def store_subscript(trace: PlTrace, x: Any, index: Any, value: Any) -> None:
     store(trace, x, parse(trace, x, index), value)
 
 
-def store(trace: PlTrace, target: Any, window: Window, value: Any) -> None:
-    """Write a value into a window of a buffer or a tile."""
+def store(trace: PlTrace, target: Any, window: Window, value: Any, combine: str | None = None) -> None:
+    """Write a value into a window of a buffer or a tile; with `combine`, atomically combine it with what a buffer holds there.
+
+    Errors:
+      PL203 for a parameter that is no output; for an atomic store PL307 into a tile, PL501 outside a region.
+    """
     if isinstance(value, Unset):
         raise value.error()
     if isinstance(target, RefValue):
         check_direction(trace, target)
+    if combine is not None and not isinstance(target, RefValue):
+        raise ShapeError("PL307", f"an atomic store into {called(target)}, which is on chip", fix="combine tiles with pl.add or pl.maximum")
+    if combine is not None and not trace.in_region:
+        raise outside(f"an atomic store into {called(target)}")
     if not trace.in_region and isinstance(target, RefValue):
         return _store_outside(trace, target, window, value)
     sizes = _static_sizes(trace, window.sizes, f"the extent of a store into {called(target)}")
-    check_window("a store", called(target), target.shape, sizes, _starts_for_check(window.starts))
     value, drop = _fitted(trace, target, value, sizes, window.drop)
+    check_window("a store", called(target), target.shape, _written(value, sizes, drop), _starts_for_check(window.starts))
     ins = [target, value, *(operand(trace, s) for s in window.starts)]
-    trace.process(lax.set_, ins, {"sizes": sizes, "drop": drop})
+    if combine is None:
+        trace.process(lax.set_, ins, {"sizes": sizes, "drop": drop})
+    else:
+        trace.process(lax.accumulate, ins, {"sizes": sizes, "drop": drop, "combine": combine})
     return None
 
 
@@ -265,12 +268,22 @@ def _fitted(trace: PlTrace, target: Any, value: Any, sizes: tuple[int, ...], dro
     return value, drop  # the abstract rule of the store says what does not fit
 
 
+def _written(value: Any, sizes: tuple[int, ...], drop: tuple[int, ...]) -> Sequence[int | None]:
+    """How far a store reaches along each axis: over the valid part of the value only; None where that is known at run time."""
+    if not isinstance(value, TileValue) or value.aval.valid is None or value.shape != dropped(sizes, drop):
+        return sizes
+    valid = iter(value.aval.valid)
+    return [1 if axis in drop else next(valid) for axis in range(len(sizes))]
+
+
 def _store_outside(trace: PlTrace, target: RefValue, window: Window, value: Any) -> None:
     """Outside a region: one element, or an implicit copy between buffers."""
     if isinstance(value, RefValue):
         destination = view(trace, target, window)
-        if destination.shape != value.shape:
-            raise ShapeError("PL301", f"a copy of {list(value.shape)} into {list(destination.shape)}", fix="slice one of them")
+        if _differ(destination.shape, value.shape):
+            raise ShapeError(
+                "PL301", f"a copy of [{show_shape(value.shape)}] into [{show_shape(destination.shape)}]", fix="slice one of them"
+            )
         trace.process(lax.copy, [destination, value], {})
     elif window.is_element and isinstance(value, bool | int | float | ScalarValue):
         element = trace.scalar_for(value, target.dtype, f"a store into {called(target)}")
@@ -279,6 +292,11 @@ def _store_outside(trace: PlTrace, target: RefValue, window: Window, value: Any)
         trace.process(lax.set_, ins, {"sizes": (1,) * len(window.starts), "drop": ()})
     else:
         raise outside(f"a store into {called(target)}")
+
+
+def _differ(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:
+    """Whether two shapes are known to differ; extents of which one is known only at run time are compared then."""
+    return len(a) != len(b) or any((Index.of(x) - Index.of(y)).value not in (None, 0) for x, y in zip(a, b, strict=True))
 
 
 def outside(what: str) -> TaskError:
@@ -296,8 +314,10 @@ def check_direction(trace: PlTrace, target: RefValue) -> None:
       PL203 naming the parameter.
     """
     parameter = trace.parameter_of(target)
-    if parameter is not None and isinstance(parameter.aval, RefAval) and parameter.aval.direction == "in" and not trace.undeclared_writes:
-        raise undeclared(parameter.name)
+    if parameter is not None and isinstance(parameter.aval, RefAval) and parameter.aval.direction == "in":
+        if not trace.undeclared_writes:
+            raise undeclared(parameter.name)
+        trace.device_writes.setdefault(parameter.name, user_frame())
 
 
 def undeclared(name: str, at: Any = None) -> OutputError:
@@ -326,7 +346,7 @@ def reshape_ref(trace: PlTrace, x: RefValue, shape: Sequence[Any]) -> RefValue:
         return x
     static = tuple(d if isinstance(d, int) else None for d in resolved)
     dynamic = [d for d, s in zip(dims, static, strict=True) if s is None]
-    return trace.derive(x, lax.reshape_view, [x, *dynamic], {"shape": static}, RefAval(resolved, x.dtype, x.aval.space))
+    return trace.derive(x, lax.reshape_view, [x, *dynamic], {"shape": static}, resolved)
 
 
 def _product(factors: Sequence[Index]) -> Index:
@@ -338,7 +358,21 @@ def _product(factors: Sequence[Index]) -> Index:
 
 def transpose_ref(trace: PlTrace, x: RefValue, permutation: tuple[int, ...]) -> RefValue:
     shape = tuple(x.shape[a] for a in permutation)
-    return trace.derive(x, lax.transpose_view, [x], {"permutation": permutation}, RefAval(shape, x.dtype, x.aval.space))
+    return trace.derive(x, lax.transpose_view, [x], {"permutation": permutation}, shape)
+
+
+def retyped(trace: PlTrace, x: RefValue, dtype: DType) -> RefValue:
+    """The same buffer, read as another dtype of the same width."""
+    return trace.derive(x, lax.bits_view, [x], {"dtype": dtype}, x.shape)
+
+
+def marked(trace: PlTrace, x: RefValue, extents: Sequence[Offset]) -> RefValue:
+    """The same buffer, of which only these leading extents hold data."""
+    known = tuple(e if isinstance(e, int) else None for e in extents)
+    for have, want in zip(x.shape, known, strict=True):
+        if want is not None and (want < 0 or (isinstance(have, int) and want > have)):
+            raise ShapeError("PL303", f"valid extents {list(known)} of {called(x)}", fix="between 0 and the extents")
+    return trace.derive(x, lax.valid_view, [x, *(e for e in extents if not isinstance(e, int))], {"known": known}, x.shape)
 
 
 def bind_dynamic(x: RefValue, axis: int, symbol: Any) -> None:

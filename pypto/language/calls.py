@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import inspect
-import warnings
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pypto import numerics
 from pypto.core.array import Array, to_numpy
 from pypto.core.avals import Aval, RefAval, scalar
 from pypto.dtypes import DType, dtype_of
-from pypto.errors import CallError, OutputError, PyptoError, PyptoWarning, warning_text
-from pypto.interpreters.values import Buffer, Ref, Value, box
+from pypto.errors import CallError, OutputError, PyptoError, warn
+from pypto.interpreters.values import Buffer, Ref, Value, boxes
 from pypto.language.types import IN, INOUT, OUT, ScalarType, Symbol, TensorType
 from pypto.source import Source
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel: its name and what its annotation says; None for a plain Python value."""
+    """One parameter of a kernel: its name and what its annotation says, None for a plain Python value; `by_name` stands after `*`."""
 
     name: str
     type: TensorType | ScalarType | None
     default: Any = inspect.Parameter.empty
+    by_name: bool = False
 
     @property
     def is_output(self) -> bool:
@@ -47,9 +50,10 @@ class Signature:
           PL601 for too many, unknown or missing arguments, PL603 for a missing InOut.
         """
         names = [p.name for p in self.parameters]
-        if len(args) > len(names):
-            raise CallError("PL601", f"{self.name}() takes {len(names)} arguments, got {len(args)}", fix=self._usage())
-        given = dict(zip(names, args, strict=False))
+        in_order = [p.name for p in self.parameters if not p.by_name]
+        if len(args) > len(in_order):
+            raise CallError("PL601", f"{self.name}() takes {len(in_order)} arguments in order, got {len(args)}", fix=self._usage())
+        given = dict(zip(in_order, args, strict=False))
         for key, value in kwargs.items():
             if key not in names:
                 raise CallError(
@@ -72,7 +76,8 @@ class Signature:
         raise CallError("PL601", f"{self.name}() misses `{p.name}`", fix=self._usage())
 
     def _usage(self) -> str:
-        return f"{self.name}({', '.join(p.name for p in self.parameters)})"
+        parts = [f"{p.name}=" if p.by_name else p.name for p in self.parameters]
+        return f"{self.name}({', '.join(parts)})"
 
 
 class _Omitted:
@@ -103,9 +108,11 @@ class Call:
     extents: dict[Symbol, int]
 
 
-def prepare(signature: Signature, values: Sequence[Any]) -> Call:
+def prepare(signature: Signature, values: Sequence[Any], freeze: Callable[[Any], Hashable]) -> Call:
     """Check every argument against its annotation, without touching any.
 
+    Args:
+      freeze: the key of a plain Python argument; an object that changed has another one.
     Errors:
       PL602 for a dtype, rank or extent that is not the declared one; PL604 for an output that cannot be written.
     """
@@ -118,12 +125,8 @@ def prepare(signature: Signature, values: Sequence[Any]) -> Call:
         if a.given is OMITTED:
             _allocate(signature, a, {s: v for s, (v, _) in extents.items()})
     _check_overlap(signature, arguments)
-    key = tuple(_key(a) for a in arguments)
+    key = tuple(a.aval if a.aval is not None else freeze(a.static) for a in arguments)
     return Call(arguments, key, {s: v for s, (v, _) in extents.items()})
-
-
-def _key(a: Argument) -> Any:
-    return a.aval if a.aval is not None else (type(a.static), a.static)
 
 
 def _argument(signature: Signature, p: Parameter, given: Any) -> Argument:
@@ -153,23 +156,29 @@ def _argument(signature: Signature, p: Parameter, given: Any) -> Argument:
 
 
 def is_array(x: Any) -> bool:
-    return isinstance(x, np.ndarray | Array) or (hasattr(x, "__array__") and hasattr(x, "shape") and getattr(x, "shape", None) != ())
+    return isinstance(x, np.ndarray | Array) or (hasattr(x, "__array__") and hasattr(x, "shape") and not isinstance(x, np.generic))
 
 
 def _scalar(signature: Signature, p: Parameter, given: Any, dtype: DType) -> np.ndarray:
-    raw = given if isinstance(given, bool | int | float) else np.asarray(to_numpy(given))
-    if isinstance(raw, np.ndarray):
-        if raw.shape != ():
-            raise CallError("PL602", f"`{p.name}` of {signature.name}() is a scalar, got shape {list(raw.shape)}", fix="pass one number")
-        raw = raw.item()
-    if isinstance(raw, float) and dtype.is_integer and raw != int(raw):
-        raise CallError("PL602", f"`{p.name}` of {signature.name}() is {dtype.name}, got {raw}", fix="pass an integer")
-    from pypto.numerics import round_literal
-
+    where = f"`{p.name}` of {signature.name}()"
+    raw = given if isinstance(given, bool | int | float) else _element(given)
+    if raw is None:
+        found = getattr(given, "shape", None)
+        shape = f" of shape {list(found)}" if found is not None else ""
+        raise CallError("PL602", f"{where} is one {dtype.name}, got {type(given).__name__}{shape}", fix="pass one number")
+    if isinstance(raw, float) and dtype.is_integer and math.isfinite(raw) and raw == int(raw):
+        raw = int(raw)
     try:
-        return np.asarray(round_literal(int(raw) if dtype.is_integer and isinstance(raw, float) else raw, dtype))
+        return np.asarray(numerics.round_literal(raw, dtype))
     except PyptoError as error:
-        raise CallError("PL602", f"`{p.name}` of {signature.name}(): {error.message}", fix=error.fix) from None
+        raise CallError("PL602", f"{where}: {error.message}", fix=error.fix) from None
+
+
+def _element(given: Any) -> bool | int | float | None:
+    """The number in an array without axes or a NumPy scalar; None if it is anything else."""
+    raw = to_numpy(given) if is_array(given) or isinstance(given, np.generic) or hasattr(given, "__array__") else None
+    value = raw.item() if raw is not None and raw.shape == () else None
+    return value if isinstance(value, bool | int | float) else None
 
 
 def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
@@ -177,7 +186,12 @@ def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
     where = f"`{p.name}` of {signature.name}()"
     if not is_array(given) and not isinstance(given, list | tuple | np.generic | int | float):
         raise CallError("PL602", f"{where} is a tensor, got {type(given).__name__}", fix="pass a NumPy, JAX or torch array")
-    array = np.asarray(to_numpy(given))
+    if isinstance(given, np.ma.MaskedArray):
+        raise CallError("PL602", f"{where} is a masked array, whose mask would be lost", fix=f"{p.name}.filled(value) before the call")
+    try:
+        array = np.asarray(to_numpy(given))
+    except ValueError as error:  # lists of different lengths
+        raise CallError("PL602", f"{where} is a {type(given).__name__} that makes no array: {error}", fix="pass a NumPy array") from None
     try:
         dtype = dtype_of(array.dtype)
     except PyptoError:
@@ -195,6 +209,8 @@ def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
             f"{where} is an output, and a {type(given).__name__} cannot be written in place",
             fix="pass a NumPy array, or leave it out and take the result",
         )
+    if p.is_output and any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True)):
+        raise CallError("PL604", f"{where} is an output, and elements of the array share memory", fix="pass an array of its own memory")
     if p.is_output and not array.flags.writeable:
         raise CallError(
             "PL604", f"{where} is an output, and the array is read-only", fix="pass a writable array, or leave it out and take the result"
@@ -334,10 +350,15 @@ def _check_written(signature: Signature, buffer: Buffer) -> None:
             at=signature.source,
         )
     missing = ~buffer.written
-    text = warning_text(
+    warn(
         "PL204",
-        f"`{buffer.name}{box(missing)}` was never written by {signature.name}() ({int(missing.sum())} of {missing.size} elements)",
+        f"{_regions(buffer.name, missing)} never written by {signature.name}() ({int(missing.sum())} of {missing.size} elements)",
         fix="cover the tail: a loop over range(n // T) leaves n % T; the caller's array keeps what it had there",
         at=signature.source,
     )
-    warnings.warn(text, PyptoWarning, stacklevel=4)
+
+
+def _regions(name: str, missing: np.ndarray, most: int = 4) -> str:
+    """The first few boxes of a region, as the subject of a sentence."""
+    found = [f"`{name}{box}`" for box in itertools.islice(boxes(missing), most + 1)]
+    return f"{', '.join(found[:most])}{' and more' if len(found) > most else ''} {'was' if len(found) == 1 else 'were'}"

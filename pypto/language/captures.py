@@ -140,6 +140,10 @@ class Guard:
             self._running.now = False
         return tuple(out)
 
+    def key(self, value: object) -> Key:
+        """The key of a value given to the function rather than captured by it: of an object, what it holds."""
+        return Freezer(self._arrays, function_reads).key(value)
+
     def explain(self, old: tuple[Key, ...], new: tuple[Key, ...]) -> str:
         """Which captured value differs between two snapshots of this guard, with both values.
 

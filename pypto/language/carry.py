@@ -17,7 +17,7 @@ from pypto.core.trace import Scope
 from pypto.errors import OutputError
 from pypto.language.trace import PlTrace
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
-from pypto.source import Frame, Source
+from pypto.source import Frame, Source, resolve
 
 
 def number_aval(x: bool | int | float) -> ScalarAval:
@@ -58,8 +58,6 @@ def enter(trace: PlTrace, name: str, value: Any) -> tuple[Any, list[Leaf]]:
         elif isinstance(part, RefValue):
             inside = trace.new(RefAval(part.shape, part.dtype, part.aval.space, None, part.aval.valid), name)
             trace.base[inside.var] = part.var
-            if part.var in trace.valid_of:
-                trace.valid_of[inside.var] = trace.valid_of[part.var]
         elif isinstance(part, Value):
             inside = trace.new(part.aval, name)
         else:
@@ -114,7 +112,7 @@ def settle(trace: PlTrace, scope: Scope, leaf: Leaf, after: Any) -> tuple[Any, A
                 inside.var.aval = TileAval(after.aval.shape, after.dtype, after.aval.level)
                 return leaf.before, after  # the loop's operand is loaded where the loop is made
         if isinstance(inside, TileValue) and isinstance(after, RefValue) and after.shape == inside.shape and after.dtype is inside.dtype:
-            return leaf.before, trace.value(after, leaf.name)
+            return leaf.before, trace.value(after, leaf.name, shares=True)
         if isinstance(inside, ScalarValue) and isinstance(after, ScalarValue) and after.dtype.is_integer and inside.dtype.is_integer:
             if inside.dtype is dtypes.INDEX or after.dtype.bits <= inside.dtype.bits:
                 return leaf.before, lax.convert.bind(after, dtype=inside.dtype, mode="rint", overflow="wrap")
@@ -131,24 +129,34 @@ def settle(trace: PlTrace, scope: Scope, leaf: Leaf, after: Any) -> tuple[Any, A
 
 
 def _retype_number(scope: Scope, leaf: Leaf, after: ScalarValue) -> tuple[Any, Any]:
-    """`s = 0` before the loop and a typed scalar after it: the number was of that type all along."""
+    """`s = 0` before the loop and a typed scalar after it: the number was of that type all along, or an index."""
     inside, dtype = leaf.inside, after.dtype
     if isinstance(leaf.before, float) and not dtype.is_float:
         raise Mismatch
-    if not only_converted(scope.eqns, inside.var, dtype):
-        raise Mismatch
-    inside.var.aval = scalar(dtype)
-    return leaf.before, after
+    if only_converted(scope.eqns, inside.var, dtype):
+        inside.var.aval = scalar(dtype)
+        return leaf.before, after
+    if dtype.is_integer and inside.dtype is dtypes.INDEX:  # the body used it as an index, which absorbs integers
+        return leaf.before, lax.convert.bind(after, dtype=dtypes.INDEX, mode="rint", overflow="wrap")
+    raise Mismatch
 
 
 def carry_error(leaf: Leaf, after: Any, at: Frame | Source | None) -> OutputError:
     inside = type_text(leaf.inside if not is_number(leaf.before) else leaf.before)
     return OutputError(
         "PL206",
-        f"`{leaf.name}` enters the loop as {inside} and leaves its body as {type_text(after)}",
+        f"`{leaf.name}` enters the loop as {inside}{_made_at(leaf.before)} and leaves its body as {type_text(after)}",
         fix="a carried name keeps its shape and dtype: use another name for the new value, or cast or reshape it",
         at=at,
     )
+
+
+def _made_at(x: Any) -> str:
+    """Where a value was made, when that is known."""
+    for e in reversed(x.scope.eqns) if isinstance(x, Value) else ():
+        if x.var in e.outs:
+            return f" ({resolve(e.source)})"
+    return ""
 
 
 # ---- branches ----------------------------------------------------------------------------------------------------
@@ -199,7 +207,7 @@ def mergeable(a: Any, b: Any) -> bool:
 def bring(trace: PlTrace, x: Any, a: Any, b: Any) -> Any:
     """One arm's value in the type both arms share."""
     if isinstance(a, TileValue) or isinstance(b, TileValue):
-        return trace.value(x, "a merged name")
+        return trace.value(x, "a merged name", shares=True)
     if isinstance(a, RefValue):
         return x
     return trace.scalar_for(x, common_scalar(a, b), "a merged name")

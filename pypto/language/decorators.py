@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
 from pypto import config
-from pypto.core.avals import RefAval, ScalarAval
+from pypto.core.avals import RefAval, ScalarAval, show_shape
+from pypto.core.index import Dim
 from pypto.core.ir import Jaxpr, Literal, rename
 from pypto.core.trace import EVAL, Tracer, current_trace, tracing
-from pypto.errors import BodyError, CallError, OutputError, ShapeError
+from pypto.errors import BodyError, CallError, OutputError, ShapeError, warn
 from pypto.interpreters.reference import Machine
 from pypto.language import access, calls
 from pypto.language.calls import OMITTED, Call, Parameter, Signature
@@ -24,9 +26,12 @@ from pypto.language.staging import StagingRuntime
 from pypto.language.trace import PlTrace
 from pypto.language.types import ScalarType, TensorType, annotation_of
 from pypto.language.values import RefValue, TileValue, Unset, Value
-from pypto.source import user_source
+from pypto.source import Frame, Source, user_locals, user_source
 from pypto.tile import Program, lower_program
 from pypto.tile.outputs import check_outputs
+
+_DEEPEST = 50
+"""How many calls of kernels may stand inside one another."""
 
 
 class NoResult(Unset):
@@ -58,7 +63,9 @@ class Kernel:
         body: Any = self.staged.function  # not a method, whatever a type checker makes of a function in an attribute
         self.guard: Guard = captures(body)
         self._signature: Signature | None = None
+        self._named = _named_in_strings(fn)
         self._programs: dict[Any, Program] = {}
+        self._device_writes: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<pl.jit{'' if self.kind == 'jit' else '.' + self.kind} {self.fn.__name__}>"
@@ -71,7 +78,7 @@ class Kernel:
 
     @property
     def signature(self) -> Signature:
-        """The parameters; annotations are evaluated at first use, strings in the function's globals and closure."""
+        """The parameters; annotations are evaluated at first use, strings where the function was defined."""
         if self._signature is None:
             closure = inspect.getclosurevars(self.fn).nonlocals
             notes = inspect.get_annotations(self.fn)
@@ -79,10 +86,21 @@ class Kernel:
             for name, p in inspect.signature(self.fn).parameters.items():
                 note = notes.get(name)
                 if isinstance(note, str):
-                    note = eval(note, {**self.fn.__globals__, **closure})
-                parameters.append(Parameter(name, annotation_of(note), p.default))
+                    note = self._evaluated(name, note, {**self.fn.__globals__, **self._named, **closure})
+                parameters.append(Parameter(name, annotation_of(note), p.default, p.kind is p.KEYWORD_ONLY))
             self._signature = Signature(self.fn.__name__, tuple(parameters), self.staged.source)
         return self._signature
+
+    def _evaluated(self, name: str, note: str, names: dict[str, Any]) -> Any:
+        try:
+            return eval(note, names)
+        except Exception as error:  # whatever the user's expression raises
+            raise CallError(
+                "PL602",
+                f"the annotation of `{name}`, {note}, cannot be evaluated: {error}",
+                fix="make every name in it known where the kernel is defined",
+                at=self.staged.source,
+            ) from error
 
     # ---- calling ----
 
@@ -105,14 +123,26 @@ class Kernel:
         return self._run(program, call)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        return calls.prepare(self.signature, self.signature.bind(args, kwargs))
+        return calls.prepare(self.signature, self.signature.bind(args, kwargs), self.guard.key)
 
     def _run(self, program: Program, call: Call) -> Any:
-        check = config.current().check
-        values = calls.to_values(call, check=check, undeclared_writes=self.undeclared_writes is not None)
-        machine = Machine(program.bodies, check=check)
-        machine.run(program.orchestration, values)
+        chosen = config.current()
+        if chosen.executor == "cpu" and not chosen.check and program.compiled.executor == "cpu":
+            return self._run_compiled(program, call)
+        values = self._values(call, check=chosen.check)
+        Machine(program.bodies, check=chosen.check).run(program.orchestration, values)
         return calls.write_back(self.signature, call, values)
+
+    def _run_compiled(self, program: Program, call: Call) -> Any:
+        def again() -> None:
+            Machine(program.bodies, check=False).run(program.orchestration, self._values(call, check=False))
+
+        values = self._values(call, check=False)
+        program.compiled.run(values, again)
+        return calls.write_back(self.signature, call, values)
+
+    def _values(self, call: Call, *, check: bool) -> list[Any]:
+        return calls.to_values(call, check=check, undeclared_writes=self.undeclared_writes is not None)
 
     def _program(self, call: Call) -> Program:
         key = (call.key, self.guard.snapshot(), config.current().platform)
@@ -161,6 +191,7 @@ class Kernel:
             traced = [t for t in inputs if isinstance(t, Value)]
             machine.env.update({t.var: v for t, v in zip(traced, values, strict=True)})
             self._execute(EagerRuntime(trace, self._outputs(inputs)), inputs)
+        self._report_device_writes(trace.device_writes)
         return calls.write_back(self.signature, call, values)
 
     # ---- tracing ----
@@ -179,8 +210,20 @@ class Kernel:
         jaxpr = Jaxpr(tuple(t.var for t in traced), tuple(trace.scope.eqns), (), self.fn.__name__)
         if trace.aliases:
             jaxpr = rename(jaxpr, {v: _final(trace, v) for v in trace.aliases})
-        check_outputs(jaxpr, self.staged.source, undeclared_writes=trace.undeclared_writes)
+        self._report_device_writes(check_outputs(jaxpr, self.staged.source, undeclared_writes=trace.undeclared_writes))
         return jaxpr
+
+    def _report_device_writes(self, found: Mapping[str, Frame | Source | None]) -> None:
+        """PL203 as a warning, once per parameter: a write that `undeclared_writes="device"` allows is not copied back."""
+        for name, at in found.items():
+            if name not in self._device_writes:
+                self._device_writes.add(name)
+                warn(
+                    "PL203",
+                    f"`{name}` of {self.fn.__name__}() is declared an input and written on the device: nothing is copied back",
+                    fix=f"annotate `{name}` with pl.InOut[...] if the caller is to see it",
+                    at=at,
+                )
 
     def _inputs(self, trace: PlTrace, avals: list[Any]) -> list[Any]:
         inputs: list[Any] = []
@@ -200,8 +243,9 @@ class Kernel:
         return {p.name: v for p, v in zip(self.signature.parameters, inputs, strict=True) if p.is_output and isinstance(v, RefValue)}
 
     def _execute(self, runtime: StagingRuntime, inputs: list[Any]) -> Any:
+        named = [(p.name, v) for p, v in zip(self.signature.parameters, inputs, strict=True) if p.by_name]
         try:
-            return self.staged.function(runtime, *inputs)
+            return self.staged.function(runtime, *inputs[: len(inputs) - len(named)], **dict(named))
         except NameError as error:
             raise self._unset(error) from None
 
@@ -216,13 +260,17 @@ class Kernel:
         )
         if not local or frame is None:
             return error
-        from pypto.source import Frame
-
         place = Frame(frame.tb_frame.f_code, frame.tb_lasti).resolve()
         return BodyError("PL111", f"`{name}` is used before it has a value", fix=f"give `{name}` a value first, on every path", at=place)
 
     def _inside(self, trace: PlTrace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called in another kernel's body: spliced there; an in-core function opens a region of its own."""
+        if trace.depth == _DEEPEST:
+            raise BodyError(
+                "PL112",
+                f"`{self.fn.__name__}` is call {_DEEPEST + 1} inside another: bodies are spliced into their callers, which never ends here",
+                fix="a function may only call itself under a condition that Python decides: a static argument that reaches its end",
+            )
         values = self.signature.bind(args, kwargs)
         for p, v in zip(self.signature.parameters, values, strict=True):
             if v is OMITTED:
@@ -236,11 +284,15 @@ class Kernel:
             self._check_parameter(p, v)
         runtime_type = EagerRuntime if trace.concrete else StagingRuntime
         runtime = runtime_type(trace, self._outputs(values))
-        if self.kind == "incore":
-            trace.block_reads += 1
-            if not trace.in_region:
-                return self._region(trace, runtime, values)
-        result = self._execute(runtime, values)
+        trace.depth += 1
+        try:
+            if self.kind == "incore":
+                trace.block_reads += 1
+                if not trace.in_region:
+                    return self._region(trace, runtime, values)
+            result = self._execute(runtime, values)
+        finally:
+            trace.depth -= 1
         return NoResult(self.fn.__name__) if result is None else result
 
     def _region(self, trace: PlTrace, runtime: StagingRuntime, values: list[Any]) -> Any:
@@ -260,10 +312,11 @@ class Kernel:
                 raise ShapeError(
                     "PL302", f"`{p.name}` of {self.fn.__name__}() is declared {dtype.name}, got {v.aval}", fix="pass a tensor of that dtype"
                 )
-            static = dims is not None and all(isinstance(d, int) for d in (*dims, *v.shape))
-            if static and dims is not None and tuple(dims) != tuple(v.shape):
+            if dims is not None and _differ(dims, v.shape):
                 raise ShapeError(
-                    "PL301", f"`{p.name}` of {self.fn.__name__}() is declared {list(dims)}, got {list(v.shape)}", fix="slice or reshape it"
+                    "PL301",
+                    f"`{p.name}` of {self.fn.__name__}() is declared [{show_shape(dims)}], got [{show_shape(v.shape)}]",
+                    fix="slice or reshape it",
                 )
             if p.is_output and isinstance(v, RefValue):
                 access.check_direction(self._trace_of(v), v)
@@ -272,6 +325,12 @@ class Kernel:
     def _trace_of(v: Tracer) -> PlTrace:
         assert isinstance(v.trace, PlTrace)
         return v.trace
+
+
+def _differ(declared: tuple[Dim, ...], given: tuple[Dim, ...]) -> bool:
+    """Whether a shape is not the declared one; an inline's symbols stand for whatever extents it is given."""
+    known = [(a, b) for a, b in zip(declared, given, strict=False) if isinstance(a, int) and isinstance(b, int)]
+    return len(declared) != len(given) or any(a != b for a, b in known)
 
 
 def _final(trace: PlTrace, var: Any) -> Any:
@@ -301,6 +360,12 @@ class _Jit:
         if fn is None:
             return lambda f: Kernel(_function(f), kind, undeclared)
         return Kernel(_function(fn), kind, undeclared)
+
+
+def _named_in_strings(fn: FunctionType) -> dict[str, Any]:
+    """The local variables around `fn` that its string annotations name: Python does not close over those."""
+    words = {w for note in fn.__annotations__.values() if isinstance(note, str) for w in re.findall(r"\w+", note)}
+    return {name: value for name, value in user_locals().items() if name in words} if words else {}
 
 
 def _function(fn: Any) -> FunctionType:

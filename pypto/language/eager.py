@@ -6,18 +6,18 @@ rest, which makes this an independent oracle for carries, cells and merges.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from pypto.core.avals import Aval
+import numpy as np
+
+from pypto.core.avals import Aval, TileAval
 from pypto.core.ir import Atom, Eqn, Literal, Var
 from pypto.core.op import Op
 from pypto.interpreters.reference import Machine
-from pypto.language.protocol import Names, Thunk
-from pypto.language.scopes import At, Loop
 from pypto.language.staging import StagingRuntime
-from pypto.language.trace import PlTrace, fetch
-from pypto.language.values import ScalarValue
+from pypto.language.trace import PlTrace
+from pypto.language.values import RefValue, ScalarValue, TileValue
 from pypto.source import user_frame
 
 
@@ -45,6 +45,41 @@ class EagerScalar(ScalarValue):
         return repr(self.number())
 
 
+class EagerTile(TileValue):
+    """A tile whose elements are known: printing shows them, `np.asarray` copies them."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        assert isinstance(self.trace, EagerTrace)
+        return _shown("Tile", self.trace.machine.env[self.var].data, self.aval)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        assert isinstance(self.trace, EagerTrace)
+        return np.array(self.trace.machine.env[self.var].data, dtype)
+
+
+class EagerRef(RefValue):
+    """A tensor whose elements are known: printing shows them, `np.asarray` copies them."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        assert isinstance(self.trace, EagerTrace)
+        return _shown("Tensor", self.trace.machine.env[self.var].data, self.aval)
+
+    __array__ = EagerTile.__array__
+
+
+def _shown(what: str, data: np.ndarray, aval: Aval) -> str:
+    numbers = data.astype(np.float32) if aval.dtype.is_float else data
+    valid = f", valid={list(aval.valid_shape)}" if isinstance(aval, TileAval) and aval.valid is not None else ""
+    return f"{what}({np.array2string(numbers, separator=', ', prefix=f'{what}(')}{valid}, dtype={aval.dtype.name})"
+
+
+_KNOWN: dict[type, type] = {ScalarValue: EagerScalar, TileValue: EagerTile, RefValue: EagerRef}
+
+
 class EagerTrace(PlTrace):
     """Runs each equation instead of recording it."""
 
@@ -55,8 +90,7 @@ class EagerTrace(PlTrace):
         self.machine = machine
 
     def wrap(self, var: Var) -> Any:
-        tracer = super().wrap(var)
-        return EagerScalar(self, var, self.scope) if isinstance(tracer, ScalarValue) else tracer
+        return _KNOWN[type(super().wrap(var))](self, var, self.scope)
 
     def polynomial(self, var: Var) -> Any:
         from pypto.core.index import Index
@@ -76,20 +110,4 @@ class EagerTrace(PlTrace):
 
 
 class EagerRuntime(StagingRuntime):
-    """Loops run, branches are taken, regions are entered."""
-
-    def with_(
-        self, context: Any, body: Callable[..., tuple], target: str | None, escaping: Names, passed: Names, thunks: tuple[Thunk, ...]
-    ) -> tuple:
-        if isinstance(context, Loop) and context.kind == "spmd":
-            return super().with_(context, body, target, escaping, passed, thunks)
-        if not isinstance(context, At):
-            return super().with_(context, body, target, escaping, passed, thunks)
-        values = [fetch(n, t) for n, t in zip(passed, thunks, strict=True)]
-        first = [self._task(context)] if target is not None else []
-        before = self.trace.in_region
-        self.trace.in_region = True
-        try:
-            return tuple(body(*first, *values))
-        finally:
-            self.trace.in_region = before
+    """Loops run, branches are taken, regions are entered: the methods of the staging runtime do so on a concrete trace."""

@@ -21,7 +21,7 @@ STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.For, ast.I
 
 _FIXED_LOOP = "loop over pl.range(n) with a bound that covers every case and guard the body with `if`"
 _GUARD = "guard the rest of the body with `if`"
-_HELPER = "define it outside the kernel; decorate it with @pl.inline if it works on tensors or tiles"
+_HELPER = "define it outside the kernel; decorate it with @pl.jit.inline if it works on tensors or tiles"
 
 REFUSED_STATEMENTS: dict[str, tuple[str, str]] = {
     "While": ("a `while` loop has no trip count to trace", _FIXED_LOOP),

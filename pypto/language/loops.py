@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,13 +10,14 @@ from pypto import dtypes, lax, tree
 from pypto.core.avals import RefAval, ScalarAval, TileAval, scalar
 from pypto.core.ir import Jaxpr, Var
 from pypto.core.trace import Scope
-from pypto.errors import BodyError, PyptoWarning, warning_text
+from pypto.errors import BodyError, ShapeError, warn
 from pypto.language import access, carry
 from pypto.language.carry import Leaf, Mismatch, is_number
 from pypto.language.protocol import Names, Thunk
 from pypto.language.regions import Regions
 from pypto.language.scopes import Loop
 from pypto.language.trace import PlTrace, fetch
+from pypto.language.validity import Weakening
 from pypto.language.values import RefValue, ScalarValue, Unset, Value
 from pypto.source import resolve, user_frame
 
@@ -56,12 +56,11 @@ class Loops(Regions):
         return self._traced_loop(loop, body, target, names, values, len(state))
 
     def _warn_stale(self, name: str, state: Names) -> None:
-        text = warning_text(
+        warn(
             "PL208",
             f"`{name}` is only the initial value of this loop's carry; after the loop it still has that value",
             fix=f"read {' or '.join(f'`{s}`' for s in state)} for the result",
         )
-        warnings.warn(text, PyptoWarning, stacklevel=2)
 
     def _loop(self, iterator: Any) -> Loop:
         if type(iterator) is builtins.range:
@@ -90,6 +89,8 @@ class Loops(Regions):
     def _repeat(self, loop: Loop, body: Callable[..., tuple], values: Sequence[Any], states: int) -> tuple:
         """Run the body once per index, now."""
         bounds = [self._number(loop.kind, b) for b in (loop.start, loop.stop, loop.step)]
+        if bounds[2] == 0:
+            raise ShapeError("PL308", "a loop with step 0", fix="a step that is not zero")
         result = tuple(values)
         for i in builtins.range(*bounds):
             self.trace.yields.append([])
@@ -137,10 +138,10 @@ class Loops(Regions):
                 after[:states] = self._yielded(fed, states)
             carries = _Carries(trace, scope, runs)
             plan = [carries.name(n, v, p, a) for n, v, p, a in zip(names, values, leaves, after, strict=True)]
+            inside, outs = [leaf.inside.var for leaf, _, _ in carries.kept], [out for _, _, out in carries.kept]
+            Weakening(trace).carries(scope.eqns, inside, outs)
         inits = [trace.atom(self._init(before, leaf)) for leaf, before, _ in carries.kept]
-        jaxpr = Jaxpr(
-            (index.var, *(leaf.inside.var for leaf, _, _ in carries.kept)), tuple(scope.eqns), tuple(o for _, _, o in carries.kept)
-        )
+        jaxpr = Jaxpr((index.var, *inside), tuple(scope.eqns), tuple(outs))
         made = trace.emit(lax.loop, [*operands, *inits], {"body": jaxpr, "kind": loop.kind, "stage": loop.stage})
         for var, (leaf, _, out) in zip(made, carries.kept, strict=True):
             var.name = leaf.name
@@ -148,8 +149,8 @@ class Loops(Regions):
                 start = leaf.before.var if isinstance(leaf.before, RefValue) else None
                 if start is not None and trace.base_of(trace.wrap(out)) is trace.base_of(leaf.before):
                     trace.base[var] = start
-        outs = [trace.wrap(v) for v in made]
-        result = [finish(outs) for finish in plan]
+        results = [trace.wrap(v) for v in made]
+        result = [finish(results) for finish in plan]
         return self._yield_targets(results_of, after, result, states, names, fed)
 
     def _init(self, before: Any, leaf: Leaf) -> Any:
@@ -160,7 +161,7 @@ class Loops(Regions):
             return self.trace.wrap(out)
         if isinstance(aval, ScalarAval):
             return self.trace.scalar_for(before, aval.dtype, leaf.name)
-        return self.trace.value(before, leaf.name) if isinstance(aval, TileAval) else before
+        return self.trace.value(before, leaf.name, shares=True) if isinstance(aval, TileAval) else before
 
     @staticmethod
     def _yield_targets(body_values: list[Any], after: list[Any], result: list[Any], states: int, names: Names, fed: list[Any]) -> tuple:

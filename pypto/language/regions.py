@@ -8,7 +8,7 @@ from typing import Any
 
 from pypto import dtypes, lax, tree
 from pypto.core.avals import RefAval, scalar
-from pypto.core.ir import Jaxpr
+from pypto.core.ir import Jaxpr, Var
 from pypto.core.trace import Scope
 from pypto.errors import BodyError, TaskError
 from pypto.language import access
@@ -54,8 +54,9 @@ class Regions:
         with self.trace.region("at") as scope:
             results = body(*first, *values)
             kept = self._escape(scope, escaping, results)
-        self._emit_region(scope, (), "at", context.name, context.options, None)
-        return tuple(self._after(v) for v in kept)
+        if not self.trace.concrete:
+            self._emit_region(scope, (), "at", context.name, context.options, None)
+        return tuple(tree.tree_map(self._after, v) for v in kept)
 
     def _task(self, context: At | Loop) -> Any:
         return Unset("tid", "task ids come with the scopes of a later version")
@@ -66,20 +67,23 @@ class Regions:
         self.trace.emit(lax.region, ins, {"body": jaxpr, "kind": kind, "name": name, "options": options})
 
     def _escape(self, scope: Scope, names: Names, values: Sequence[Any]) -> list[Any]:
-        """Values that outlive a region are stored to fresh buffers at its end. Called with the region still open."""
-        if self.trace.concrete:
-            return list(values)
-        return [
-            tree.tree_map(lambda part, n=name: self._escaping(scope, n, part), v)
-            if not isinstance(v, Value | Unset)
-            else self._escaping(scope, name, v)
-            for name, v in zip(names, values, strict=True)
-        ]
+        """Values that outlive a region are stored to fresh buffers at its end. Called with the region still open.
 
-    def _escaping(self, scope: Scope, name: str, value: Any) -> Any:
+        Two names of one tile are two names of its buffer afterwards.
+        """
+        stored: dict[Var, Any] = {}
+
+        def part(name: str, value: Any) -> Any:
+            if not isinstance(value, Value) or value.scope is not scope:
+                return value
+            if value.var not in stored:
+                stored[value.var] = self._escaping(scope, name, value)
+            return stored[value.var]
+
+        return [tree.tree_map(lambda v, n=name: part(n, v), value) for name, value in zip(names, values, strict=True)]
+
+    def _escaping(self, scope: Scope, name: str, value: Value) -> Any:
         trace = self.trace
-        if not isinstance(value, Value) or value.scope is not scope:
-            return value
         if isinstance(value, RefValue):
             return Unset(name, "it is a view made inside a region that has ended; make the view outside")
         shape = value.shape if isinstance(value, TileValue) else (1,)
@@ -90,8 +94,9 @@ class Regions:
         if isinstance(value, ScalarValue):
             trace.process(lax.set_, [buffer, value, 0], {"sizes": (1,), "drop": ()})
             return _Read(buffer)
-        trace.process(lax.set_, [buffer, value, *([0] * len(shape))], {"sizes": shape, "drop": ()})
+        trace.process(lax.set_, [buffer, value, *([0] * len(shape))], {"sizes": shape, "drop": (), "shares": True})
         assert isinstance(value, TileValue)
+        trace.escaped[value.var] = name
         if value.aval.valid is not None:
             return _PartlyValid(buffer, [self._valid_extent(scope, name, value, a) for a in builtins.range(len(shape))])
         return buffer
@@ -120,11 +125,16 @@ class Regions:
         if isinstance(value, _Read):
             return self.trace.process(lax.read, [value.buffer, 0], {})
         if isinstance(value, _PartlyValid):
-            self.trace.valid_of[value.buffer.var] = tuple(self._after(v) for v in value.valid)
-            return value.buffer
-        if isinstance(value, tuple | list) and not isinstance(value, Value):
-            return tree.tree_map(self._after, value)
+            return self._seen_partly(value.buffer, [self._after(v) for v in value.valid])
         return value
+
+    def _seen_partly(self, buffer: RefValue, valid: list[Any]) -> RefValue:
+        """The handle of a buffer of which only the leading extents hold data."""
+        known = tuple(v if isinstance(v, int) else None for v in valid)
+        extents = [v for v in valid if not isinstance(v, int)]
+        made = self.trace.derive(buffer, lax.valid_view, [buffer, *extents], {"known": known}, buffer.shape)
+        made.var.name = buffer.var.name
+        return made
 
     # ---- spmd ----
 

@@ -70,7 +70,7 @@ def rewrite(fn: FunctionType) -> Staged:
         return _staged(fn, node, source)
     except RecursionError:
         message = f"`{fn.__name__}` nests too deeply for Python to compile it"
-        raise BodyError("PL101", message, fix="move the inner part to a function of its own with @pl.inline", at=source) from None
+        raise BodyError("PL101", message, fix="move the inner part to a function of its own with @pl.jit.inline", at=source) from None
 
 
 def _staged(fn: FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef, source: Source) -> Staged:
@@ -98,12 +98,16 @@ def _staged(fn: FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef, sour
 
 def _compile(inner: ast.FunctionDef, fn: FunctionType, file: str) -> CodeType:
     """Compile under a factory whose parameters are the free variables, so that they stay free variables."""
-    holder: ast.stmt = inner
+    holder: ast.ClassDef | ast.FunctionDef = inner
     owner = fn.__qualname__.split(".")[-2:-1]
     if owner and owner[0].isidentifier():
         holder = _at(ast.ClassDef(owner[0], [], [], [inner], []), inner)  # `__name` is mangled as where it was written
     free = [_at(ast.arg(name), inner) for name in fn.__code__.co_freevars]
-    factory = _define(_FACTORY, _arguments(free), [holder], inner)
+    statements: list[ast.stmt] = [holder]
+    if holder.name not in fn.__code__.co_freevars:
+        # The name is a global's, which the body may read: it must not become a variable of the factory.
+        statements.insert(0, _at(ast.Global([holder.name]), inner))
+    factory = _define(_FACTORY, _arguments(free), statements, inner)
     flags = fn.__code__.co_flags & _FUTURE_FLAGS
     found = compile(ast.Module([factory], []), file, "exec", flags=flags, dont_inherit=True)
     for name in (_FACTORY, *(owner if holder is not inner else []), inner.name):

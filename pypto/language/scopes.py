@@ -77,7 +77,6 @@ class At:
     level: Level
     name: str = ""
     options: tuple[tuple[str, Any], ...] = ()
-    deps: tuple[Any, ...] = ()
 
     def __enter__(self) -> Any:
         raise BodyError("PL112", "pl.at(...) opens a region of a kernel body", fix="use it in a function decorated with @pl.jit")
@@ -88,7 +87,7 @@ class At:
 
 def _bounds(name: str, args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     if not 1 <= len(args) <= 3:
-        raise CallError("PL601", f"pl.{name} takes (stop), (start, stop) or (start, stop, step); got {len(args)} arguments")
+        raise CallError("PL601", f"pl.{name} takes (stop), (start, stop) or (start, stop, step); got {len(args)}", fix=f"pl.{name}(n)")
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
     if isinstance(step, int) and step == 0:
         raise CallError("PL601", f"pl.{name}: the step is zero", fix="a step that is not zero")
@@ -102,24 +101,43 @@ def _loop(name: str, args: tuple[Any, ...], init_values: Any, stage: int | None 
 
 
 def range_(*args: Any, init_values: Any = None) -> Loop:
-    """Iterations in order; names may be carried. Each bound is an int or a scalar; the step may be negative."""
+    """Iterations in order: (stop), (start, stop) or (start, stop, step), ints or scalars; the step may be negative.
+
+    Names that the body assigns are carried from turn to turn. `init_values=` makes that explicit:
+    `for i, (a, b) in pl.range(n, init_values=(x, y)):`.
+
+    Errors:
+      PL601 for a zero step or another number of bounds.
+    """
     return _loop("range", args, init_values)
 
 
 def parallel(*args: Any, init_values: Any = None) -> Loop:
-    """Iterations that the author says are independent; stands in orchestration."""
+    """Iterations that the author says are independent, so that they may be spread over cores; bounds as `pl.range`.
+
+    Stands in orchestration, around regions. Here they run in ascending order, so runs repeat.
+    """
     return _loop("parallel", args, init_values)
 
 
 def pipeline(*args: Any, stage: int, init_values: Any = None) -> Loop:
-    """Iterations in order, software-pipelined `stage` deep; stands inside a region. Numbers do not depend on it."""
+    """Iterations in order, software-pipelined `stage` deep; bounds as `pl.range`. Stands inside a region.
+
+    Numbers do not depend on `stage`, which is how many turns' tiles are on chip at once.
+
+    Errors:
+      PL601 for a stage that is no positive number.
+    """
     if not isinstance(stage, int) or stage < 1:
         raise CallError("PL601", f"pl.pipeline: stage={stage!r}", fix="a positive number of stages, usually 2 or 4")
     return _loop("pipeline", args, init_values, stage)
 
 
 def unroll(*args: Any, init_values: Any = None) -> Loop:
-    """Repeat the body at compile time with the index as a Python int; bounds are literals."""
+    """Repeat the body while tracing, with the index as a Python int; bounds are constants.
+
+    The one loop whose values may be collected in a Python list.
+    """
     return _loop("unroll", args, init_values)
 
 
@@ -136,21 +154,25 @@ def spmd(core_num: Any, *, name_hint: str = "", optimizations: Any = None, sync_
     """Run a body once per block, in parallel: as a loop over the block index, or as a `with` scope.
 
     Blocks may not depend on each other; they are run in ascending order, so runs repeat.
+
+    Args:
+      core_num: how many blocks: an int or a scalar.
+      name_hint: the name of the kernel the body becomes.
+      optimizations, sync_start: kept on the kernel; they change no number.
     """
     return Loop("spmd", 0, core_num, 1, (), None, name_hint, _options(optimizations, sync_start=sync_start))
 
 
-def at(level: Level = Level.CORE_GROUP, *, name_hint: str = "", optimizations: Any = None, deps: Any = ()) -> At:
+def at(level: Level = Level.CORE_GROUP, *, name_hint: str = "", optimizations: Any = None) -> At:
     """Open a region: what stands under it runs on one core, on tiles.
 
     Args:
       level: CORE_GROUP.
       name_hint: the name of the kernel it becomes.
       optimizations: `[pl.split(...)]`; kept on the kernel.
-      deps: task ids this region waits for besides what its buffers say.
     """
     if not isinstance(level, Level):
         raise CallError("PL601", f"pl.at: level={level!r}", fix="level=pl.Level.CORE_GROUP")
     if level is not Level.CORE_GROUP:
         raise CallError("PL601", f"pl.at: level {level.name} holds no tiles", fix="level=pl.Level.CORE_GROUP")
-    return At(level, name_hint, _options(optimizations), tuple(deps))
+    return At(level, name_hint, _options(optimizations))

@@ -199,7 +199,7 @@ class StagingRuntime(Loops):
         bodies = [Jaxpr((), tuple(s.eqns), tuple(o)) for s, o in zip((left, right), outs, strict=True)]
         made = trace.emit(lax.cond, [trace.atom(test)], {"then": bodies[0], "orelse": bodies[1]})
         for var, (name, *pair) in zip(made, joins, strict=True):
-            var.name = name
+            var.name = name if name.isidentifier() else ""  # a conditional expression has no name
             self._shared_base(var, pair)
         wrapped = iter([trace.wrap(v) for v in made])
         return tuple(

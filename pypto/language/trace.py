@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from pypto import dtypes, lax
 from pypto.core.avals import RefAval, ScalarAval, TileAval, scalar
-from pypto.core.index import Index
+from pypto.core.index import Dim, Index
 from pypto.core.ir import Atom, Literal, Var
 from pypto.core.op import Op
 from pypto.core.trace import JaxprTrace, Scope, aval_of
@@ -17,7 +18,7 @@ from pypto.errors import BodyError, ShapeError
 from pypto.language.types import Symbol
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
 from pypto.lax.families import as_dtype
-from pypto.source import Frame
+from pypto.source import Frame, Source
 
 
 class PlTrace(JaxprTrace):
@@ -32,13 +33,15 @@ class PlTrace(JaxprTrace):
         self.in_core_function = in_core
         self.spmd = False
         self.undeclared_writes = undeclared_writes
+        self.device_writes: dict[str, Frame | Source | None] = {}
         self.polynomials: dict[Var, Index] = {}
         self.base: dict[Var, Var] = {}
-        self.valid_of: dict[Var, tuple[Any, ...]] = {}
         self.aliases: dict[Var, Atom] = {}
         self.symbols: dict[Symbol, tuple[RefValue, int]] = {}
         self.yields: list[list[Any]] = []
+        self.depth = 0
         self.created: set[Var] = set()
+        self.escaped: dict[Var, str] = {}
         self.defaulted: set[Var] = set()
         self.block_reads = 0
         self.block_index: ScalarValue | None = None
@@ -79,9 +82,11 @@ class PlTrace(JaxprTrace):
         base = self.base_of(x)
         return base if isinstance(base.aval, RefAval) and base.aval.direction is not None else None
 
-    def derive(self, x: RefValue, op: Op, ins: Sequence[Any], params: dict[str, Any], aval: RefAval) -> RefValue:
-        """A handle made from another one."""
-        (out,) = self.emit(op, [self.atom(a) for a in ins], params, [aval])
+    def derive(self, x: RefValue, op: Op, ins: Sequence[Any], params: dict[str, Any], shape: Sequence[Dim]) -> RefValue:
+        """A handle made from another one. `shape` is the rule's, with what is known of its run-time extents."""
+        atoms = [self.atom(a) for a in ins]
+        (aval,) = op.abstract_eval([a.aval for a in atoms], params)
+        (out,) = self.emit(op, atoms, params, [replace(aval, shape=tuple(shape))])
         self.base[out] = x.var
         return self.wrap(out)
 
@@ -108,14 +113,17 @@ class PlTrace(JaxprTrace):
     def operands(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(a if i in op.refs else self.value(a, op.name) for i, a in enumerate(args))
 
-    def value(self, x: Any, what: str) -> Any:
-        """An operand that is used as a value: handles are loaded here."""
+    def value(self, x: Any, what: str, *, shares: bool = False) -> Any:
+        """An operand that is used as a value: handles are loaded here.
+
+        `shares`: not because the author uses it, but because a loop or branch gives it one name with a tile.
+        """
         if isinstance(x, RefValue):
             from pypto.language import access
 
             if not self.in_region:
                 raise access.outside(f"`{what}` on {access.called(x)}")
-            return access.load_whole(self, x)
+            return access.load_whole(self, x, shares=shares)
         if isinstance(x, Unset):
             raise x.error()
         if isinstance(x, Value | bool | int | float | Literal):

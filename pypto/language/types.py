@@ -11,7 +11,7 @@ from typing import Any
 
 from pypto.core.index import Dim, Index
 from pypto.dtypes import DType, dtype_of
-from pypto.errors import CallError
+from pypto.errors import CallError, ShapeError
 
 IN, OUT, INOUT = "in", "out", "inout"
 
@@ -31,6 +31,15 @@ class Symbol:
 
     def __pypto_guard__(self) -> Any:
         return self.index
+
+    def _no_arithmetic(self, *_: Any) -> Any:
+        raise ShapeError(
+            "PL304",
+            f"{self!r} names an axis; it cannot be computed with",
+            fix="pl.tensor.dim(x, axis) in a body, a symbol of its own in an annotation",
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __mod__ = __neg__ = _no_arithmetic
 
 
 def dynamic(name: str) -> Symbol:
@@ -79,8 +88,8 @@ class ScalarType:
 
 
 def _shaped(cls: type[TensorType], spec: Any) -> TensorType:
-    if not isinstance(spec, tuple) or len(spec) < 2:
-        raise CallError("PL602", f"an annotation {spec!r} needs a shape and a dtype", fix="pl.Tensor[[rows, cols], pl.FP32]")
+    if not isinstance(spec, tuple) or len(spec) != 2:
+        raise CallError("PL602", f"an annotation {spec!r} is not a shape and a dtype", fix="pl.Tensor[[rows, cols], pl.FP32]")
     shape, dtype = spec[0], spec[1]
     if not isinstance(shape, Sequence) or isinstance(shape, str):
         raise CallError("PL602", f"{shape!r} is no shape", fix="pl.Tensor[[rows, cols], pl.FP32]")
@@ -115,7 +124,11 @@ class Tensor(metaclass=_Subscripted):
 
 
 class Tile(metaclass=_Subscripted):
-    """An on-chip tile."""
+    """An on-chip tile: the type of a parameter of an inline or in-core function.
+
+    >>> Tile[[16, 64], "FP32"].shape
+    (16, 64)
+    """
 
     @staticmethod
     def make(spec: Any) -> TileType:
@@ -125,7 +138,11 @@ class Tile(metaclass=_Subscripted):
 
 
 class Out(metaclass=_Subscripted):
-    """An output: written by the kernel, its old content not read."""
+    """An output: written by the kernel, its old content not read. A call may leave it out, and gets it as the result.
+
+    >>> Out[Tensor[[16, 64], "BF16"]]
+    pl.Out[pl.Tensor[[16, 64], pl.BF16]]
+    """
 
     @staticmethod
     def make(spec: Any) -> TensorType:
@@ -133,7 +150,11 @@ class Out(metaclass=_Subscripted):
 
 
 class InOut(metaclass=_Subscripted):
-    """A tensor that is read and written."""
+    """A tensor that is read and written in place; a call always passes it.
+
+    >>> InOut[Tensor[[8], "INT32"]]
+    pl.InOut[pl.Tensor[[8], pl.INT32]]
+    """
 
     @staticmethod
     def make(spec: Any) -> TensorType:
@@ -141,7 +162,11 @@ class InOut(metaclass=_Subscripted):
 
 
 class Scalar(metaclass=_Subscripted):
-    """A number given at run time."""
+    """A number given at run time; as an annotation of a local name it fixes the dtype: `m: pl.Scalar[pl.INT64] = 0`.
+
+    >>> Scalar["INT32"]
+    pl.Scalar[pl.INT32]
+    """
 
     @staticmethod
     def make(spec: Any) -> ScalarType:

@@ -1,20 +1,21 @@
 """Whole-array operations: every name here is an op or a function over ops, and kernels use the same ones."""
 
+from pypto.lax.activations import lrelu, prelu, relu
+from pypto.lax.addressed import accumulate, mgather, mscatter, paged_gather, scatter_update
+from pypto.lax.axes import broadcast_in_dim, expand_dims, select_n, squeeze
+from pypto.lax.bits import bitcast_convert_type
+from pypto.lax.bitwise import and_, not_, or_, shift_right_arithmetic, shift_right_logical, shl, shr, xor
 from pypto.lax.compare import compare, eq, ge, gt, le, lt, ne, select
-from pypto.lax.contraction import matmul, matmul_acc
+from pypto.lax.contraction import gemv, gemv_acc, gemv_bias, matmul, matmul_acc, matmul_bias
 from pypto.lax.control import call, cond, loop, region, unset
 from pypto.lax.convert import convert, convert_element_type
+from pypto.lax.creation import broadcasted_iota, random_bits, tri
 from pypto.lax.elementwise import (
     abs_,
     add,
     div,
     exp,
-    floor_div,
-    floor_mod,
     log,
-    logical_and,
-    logical_not,
-    logical_or,
     maximum,
     minimum,
     mul,
@@ -24,93 +25,254 @@ from pypto.lax.elementwise import (
     sqrt,
     sub,
 )
-from pypto.lax.memory import alloc, copy, dim, get, read, reshape_view, set_, transpose_view, valid_extent, view
-from pypto.lax.reduction import reduce_max, reduce_min, reduce_sum
+from pypto.lax.functions import erf, expm1, log1p, logaddexp, logistic, softplus, square, tanh
+from pypto.lax.gathering import gather_along, gather_compare, gather_flat, gatherb
+from pypto.lax.indexing import (
+    dynamic_index_in_dim,
+    dynamic_slice,
+    dynamic_slice_in_dim,
+    dynamic_update_index_in_dim,
+    dynamic_update_slice,
+    dynamic_update_slice_in_dim,
+    index_in_dim,
+    pad,
+    rev,
+    slice_in_dim,
+    slice_window,
+    strided_slice,
+)
+from pypto.lax.inverse import erf_inv
+from pypto.lax.joining import concatenate
+from pypto.lax.lanes import gather_mask, scatter_mask
+from pypto.lax.logical import logical_and, logical_not, logical_or, logical_xor
+from pypto.lax.memory import alloc, bits_view, copy, dim, get, read, reshape_view, set_, transpose_view, valid_extent, valid_view, view
+from pypto.lax.numbering import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from pypto.lax.ordering import argsort, sort, sort_key_val, top_k
+from pypto.lax.padding import fillpad, fillpad_expand, set_validshape
+from pypto.lax.partial import part_add, part_max, part_min, part_mul
+from pypto.lax.placing import extract, move, reinterpret, relayout
+from pypto.lax.powers import exp2, integer_pow, log2, pow, pow_
+from pypto.lax.products import batch_matmul, dot, dot_general
+from pypto.lax.reduction import reduce_and, reduce_max, reduce_min, reduce_or, reduce_prod, reduce_sum
+from pypto.lax.remainders import floor_div, floor_mod, fmod
+from pypto.lax.rounding import RoundingMethod, ceil, clamp, floor, is_finite, round_, sign, trunc
+from pypto.lax.scans import argmax, argmin, cumlogsumexp, cummax, cummin, cumprod, cumsum
+from pypto.lax.scattering import scatter_along, scatter_flat, scatter_rows
 from pypto.lax.shape import (
     broadcast,
-    concatenate,
     empty,
     fill,
-    fillpad,
     full,
     iota,
     ramp,
     reshape,
-    set_validshape,
     slice_,
     transpose,
     update,
 )
+from pypto.lax.sorting import mrgsort_lists, mrgsort_runs, sort32
+from pypto.lax.subscripts import take, take_along_axis
+from pypto.lax.threefry import threefry2x32
+from pypto.lax.trigonometry import cos, sin
+from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul
 
 abs = abs_
 max = maximum
 min = minimum
-slice = slice_
+slice = slice_window
+round = round_
+# JAX's names for what the language calls otherwise: its `rem` is the floor remainder, JAX's is C's
+rem = fmod
+bitwise_and, bitwise_or, bitwise_xor, bitwise_not, shift_left = and_, or_, xor, not_, shl
 
 __all__ = [
+    "GatherDimensionNumbers",
+    "GatherScatterMode",
+    "RoundingMethod",
+    "ScatterDimensionNumbers",
     "abs",
     "abs_",
+    "accumulate",
     "add",
     "alloc",
+    "and_",
+    "argmax",
+    "argmin",
+    "argsort",
+    "batch_matmul",
+    "bitcast_convert_type",
+    "bits_view",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
     "broadcast",
+    "broadcast_in_dim",
+    "broadcasted_iota",
     "call",
+    "ceil",
+    "clamp",
     "compare",
     "concatenate",
     "cond",
     "convert",
     "convert_element_type",
     "copy",
+    "cos",
+    "cumlogsumexp",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "dim",
     "div",
+    "dot",
+    "dot_general",
+    "dynamic_index_in_dim",
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_update_index_in_dim",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
     "empty",
     "eq",
+    "erf",
+    "erf_inv",
     "exp",
+    "exp2",
+    "expand_dims",
+    "expm1",
+    "extract",
     "fill",
     "fillpad",
+    "fillpad_expand",
+    "floor",
     "floor_div",
     "floor_mod",
+    "fmod",
     "full",
+    "gather",
+    "gather_along",
+    "gather_compare",
+    "gather_flat",
+    "gather_mask",
+    "gatherb",
     "ge",
+    "gemv",
+    "gemv_acc",
+    "gemv_bias",
     "get",
     "gt",
+    "index_in_dim",
+    "integer_pow",
     "iota",
+    "is_finite",
     "le",
     "log",
+    "log1p",
+    "log2",
+    "logaddexp",
     "logical_and",
     "logical_not",
     "logical_or",
+    "logical_xor",
+    "logistic",
     "loop",
+    "lrelu",
     "lt",
     "matmul",
     "matmul_acc",
+    "matmul_bias",
     "max",
     "maximum",
+    "mgather",
     "min",
     "minimum",
+    "move",
+    "mrgsort_lists",
+    "mrgsort_runs",
+    "mscatter",
     "mul",
     "ne",
     "neg",
+    "not_",
+    "or_",
+    "pad",
+    "paged_gather",
+    "part_add",
+    "part_max",
+    "part_min",
+    "part_mul",
+    "pow",
+    "pow_",
+    "prelu",
     "ramp",
+    "random_bits",
     "read",
     "recip",
+    "reduce_and",
     "reduce_max",
     "reduce_min",
+    "reduce_or",
+    "reduce_prod",
     "reduce_sum",
     "region",
+    "reinterpret",
+    "relayout",
+    "relu",
+    "rem",
     "reshape",
     "reshape_view",
+    "rev",
+    "round",
+    "round_",
     "rsqrt",
+    "scatter",
+    "scatter_add",
+    "scatter_along",
+    "scatter_flat",
+    "scatter_mask",
+    "scatter_max",
+    "scatter_min",
+    "scatter_mul",
+    "scatter_rows",
+    "scatter_update",
     "select",
+    "select_n",
     "set_",
     "set_validshape",
+    "shift_left",
+    "shift_right_arithmetic",
+    "shift_right_logical",
+    "shl",
+    "shr",
+    "sign",
+    "sin",
     "slice",
     "slice_",
+    "slice_in_dim",
+    "softplus",
+    "sort",
+    "sort32",
+    "sort_key_val",
     "sqrt",
+    "square",
+    "squeeze",
+    "strided_slice",
     "sub",
+    "take",
+    "take_along_axis",
+    "tanh",
+    "threefry2x32",
+    "top_k",
     "transpose",
     "transpose_view",
+    "tri",
+    "trunc",
     "unset",
     "update",
     "valid_extent",
+    "valid_view",
     "view",
+    "xor",
 ]

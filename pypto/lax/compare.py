@@ -10,47 +10,79 @@ import numpy as np
 from pypto import dtypes
 from pypto.core.avals import Aval, TileAval
 from pypto.core.op import OPS, Exact, Native, Op, Pointwise
+from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
-from pypto.lax.families import NUMBERS, broadcast_shapes, broadcast_valid, computed, elementwise, elementwise_aval, unify
+from pypto.interpreters.cpu.lanes import Lanes
+from pypto.interpreters.cpu.rules import Lanewise
+from pypto.lax.families import (
+    NUMBERS,
+    broadcast_shapes,
+    broadcast_valid,
+    computed,
+    elementwise,
+    elementwise_aval,
+    literal,
+    result_aval,
+    unify,
+)
 
 _ACCEPTS = NUMBERS | {dtypes.BOOL}
 _EXACT = Exact("comparison")
 _TCMP = Native("pto.tcmp")
 
 
-@elementwise(accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.eq", mask=True)
+@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("eq", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.eq", mask=True)
 def eq(x: Any, y: Any) -> Any:
-    """x == y. NaN equals nothing; +0 equals -0."""
+    """x == y, element by element.
+
+    Args:
+      x, y: one dtype; shapes broadcast.
+    Returns:
+      BOOL; on tiles a predicate MASK for `select`.
+    Numerics:
+      As IEEE 754: NaN equals nothing, +0 equals -0; integers by value.
+
+    >>> import numpy as np
+    >>> from pypto import lax
+    >>> lax.eq(np.float32([0.0, np.nan]), np.float32([-0.0, np.nan]))
+    Array([ True, False], dtype=BOOL)
+    """
     return x == y
 
 
-@elementwise(accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.ne", mask=True)
+@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("ne", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.ne", mask=True)
 def ne(x: Any, y: Any) -> Any:
-    """x != y. True whenever a NaN takes part."""
+    """x != y, element by element: BOOL, or a MASK on tiles. True whenever a NaN takes part; otherwise as `eq`."""
     return x != y
 
 
-@elementwise(accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.lt", mask=True)
+@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("lt", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.lt", mask=True)
 def lt(x: Any, y: Any) -> Any:
-    """x < y; false whenever a NaN takes part."""
+    """x < y, element by element: BOOL, or a MASK on tiles. False whenever a NaN takes part; +0 and -0 are equal.
+
+    >>> import numpy as np
+    >>> from pypto import lax
+    >>> lax.lt(np.float32([1, 2, np.nan]), 2.0)
+    Array([ True, False, False], dtype=BOOL)
+    """
     return x < y
 
 
-@elementwise(accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.le", mask=True)
+@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("le", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.le", mask=True)
 def le(x: Any, y: Any) -> Any:
-    """x <= y; false whenever a NaN takes part."""
+    """x <= y, element by element: BOOL, or a MASK on tiles. False whenever a NaN takes part; otherwise as `lt`."""
     return x <= y
 
 
-@elementwise(accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.gt", mask=True)
+@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("gt", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.gt", mask=True)
 def gt(x: Any, y: Any) -> Any:
-    """x > y; false whenever a NaN takes part."""
+    """x > y, element by element: BOOL, or a MASK on tiles. False whenever a NaN takes part; otherwise as `lt`."""
     return x > y
 
 
-@elementwise(accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.ge", mask=True)
+@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("ge", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.ge", mask=True)
 def ge(x: Any, y: Any) -> Any:
-    """x >= y; false whenever a NaN takes part."""
+    """x >= y, element by element: BOOL, or a MASK on tiles. False whenever a NaN takes part; otherwise as `lt`."""
     return x >= y
 
 
@@ -62,17 +94,19 @@ def _select_aval(mask: Aval, x: Aval, y: Aval) -> Aval:
     if mask.dtype not in (dtypes.BOOL, dtypes.MASK):
         raise ShapeError("PL305", f"select: the condition is {mask}, not a mask", fix="compare first: pl.cmp(x, 0.0, ...) or lax.ne(x, 0)")
     value = elementwise_aval("select", [x, y])
-    shape = broadcast_shapes("select", [mask.shape, value.shape])
-    if isinstance(value, TileAval) or isinstance(mask, TileAval):
-        tile = value if isinstance(value, TileAval) else mask
-        valid = tile.valid if isinstance(tile, TileAval) else None
-        level = tile.level if isinstance(tile, TileAval) else "tensor"
-        return TileAval(shape, value.dtype, level, None, valid)
-    return type(value)(shape, value.dtype)
+    operands = [x, y, mask]
+    shape = broadcast_shapes("select", [a.shape for a in operands])
+    valid = None
+    if any(isinstance(a, TileAval) and a.valid is not None for a in operands):
+        valid = broadcast_valid(*(a.valid_shape if isinstance(a, TileAval) else a.shape for a in operands))
+    return result_aval("select", operands, shape, value.dtype, valid)
 
 
 def _prepare_select(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     mask, *values = args
+    if all(isinstance(v, bool | int | float) for v in values) and aval_of(mask).shape:
+        kinds = [aval_of(v).dtype for v in values]  # two numbers make an array of the dtype they have by themselves
+        return (mask, *(literal(v, max(kinds, key=lambda d: (d.is_float, d.bits))) for v in values))
     return (mask, *unify(op, tuple(values)))
 
 
@@ -89,11 +123,12 @@ def _select_samples() -> list[Any]:
 
 
 @computed(
+    cpu=Lanewise(Lanes.select, exact=True, first=1),
     samples=_select_samples,
     abstract=_select_aval,
     axes=Pointwise(),
     exact=Exact("movement"),
-    valid=lambda mask, x, y: broadcast_valid(x, y) if isinstance(x, tuple) and x else broadcast_valid(mask),
+    valid=lambda mask, x, y: broadcast_valid(x, y, mask),
     prepare=_prepare_select,
     taint=_select_taint,
     pto=Native("pto.tsel"),
@@ -104,7 +139,13 @@ def select(mask: Any, x: Any, y: Any) -> Any:
 
     Args:
       mask: MASK or BOOL, broadcast to the values.
-      x, y: one dtype and shape; numbers take the other side's dtype.
+      x, y: one dtype and shape; numbers take the other side's dtype. Two numbers are FP32, or INT32 if both are integers.
+    Returns:
+      Of their dtype; the valid region is that of the first of x, y and mask that spans an axis.
+    Numerics:
+      Bits are moved. Shadow bits come from the chosen side and from the mask.
+    Errors:
+      PL305 for a condition that is no mask, PL301 and PL302 as `add`.
 
     >>> import numpy as np
     >>> from pypto import lax
@@ -119,6 +160,9 @@ def compare(x: Any, y: Any, kind: int | str) -> Any:
 
     Errors:
       PL308 for another code.
+
+    >>> compare(1, 2, "lt"), compare(1, 2, 0)
+    (Array(True, dtype=BOOL), Array(False, dtype=BOOL))
     """
     names = [op.name for op in COMPARISONS]
     name = names[kind] if isinstance(kind, int) and not isinstance(kind, bool) and 0 <= kind < 6 else kind

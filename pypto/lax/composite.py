@@ -10,46 +10,61 @@ import numpy as np
 
 from pypto import dtypes
 from pypto.core.array import Array
-from pypto.core.avals import Aval
-from pypto.core.op import No, Op, Pointwise, Ulp
+from pypto.core.avals import Aval, TileAval
+from pypto.core.ir import Literal
+from pypto.core.op import Exact, No, Op, Pointwise, Ulp
 from pypto.core.trace import EVAL, aval_of, tracing
 from pypto.dtypes import DType
 from pypto.lax.convert import convert
-from pypto.lax.families import FLOATS, broadcast_valid, check_accepts, elementwise_aval, elementwise_samples, unify
+from pypto.lax.families import FLOATS, arity, broadcast_valid, check_accepts, elementwise_aval, elementwise_samples, unify
 
 
 def composite(
     *,
-    exact: Ulp,
+    exact: Ulp | Exact,
     golden: str | None = None,
     accepts: frozenset[DType] = FLOATS,
     domain: tuple[float, float] = (-4, 4),
+    mask: bool = False,
+    options: Callable[..., None] | None = None,
+    samples: Callable[[], list[Any]] | None = None,
     **slots: Any,
 ) -> Callable[[Callable[..., Any]], Op]:
     """An elementwise op whose body is written in other ops, on FP32; FP16 and BF16 widen first and round once after.
 
+    Keyword-only parameters of the body are the op's options.
+
     Args:
-      exact: the measured bound, in FP32 units in the last place.
+      exact: the measured bound, in FP32 units in the last place; `Exact("composites")` where nothing is rounded.
+      mask: the result is a truth value: MASK on tiles, BOOL elsewhere.
+      options: `(name, avals, **options)`: raises for an option the op does not take.
+      samples: for ops whose options have no default.
     """
 
     def decorate(body: Callable[..., Any]) -> Op:
         name = body.__name__.rstrip("_")
         signature = inspect.signature(body)
 
-        def decomposition(*operands: Any) -> Any:
+        def decomposition(*operands: Any, **params: Any) -> Any:
             source = next(aval_of(x).dtype for x in operands)
+            # a literal has no operators: the body gets it as a scalar
+            operands = tuple(convert(x, dtype=source) if isinstance(x, Literal) else x for x in operands)
             if source.computes_in != "f32" or source is dtypes.FP32:
-                return body(*operands)
+                return body(*operands, **params)
             wide = [convert(x, dtype=dtypes.FP32, mode="rint", overflow="saturate") for x in operands]
-            return convert(body(*wide), dtype=source, mode="rint", overflow="saturate")
+            result = body(*wide, **params)
+            return result if mask else convert(result, dtype=source, mode="rint", overflow="saturate")
 
-        def abstract(*avals: Aval) -> Aval:
+        def abstract(*avals: Aval, **params: Any) -> Aval:
             check_accepts(name, accepts, avals)
-            return elementwise_aval(name, avals)
+            if options is not None:
+                options(name, avals, **params)
+            truth = dtypes.MASK if any(isinstance(a, TileAval) for a in avals) else dtypes.BOOL
+            return elementwise_aval(name, avals, truth if mask else None)
 
-        def meaning(*arrays: np.ndarray) -> np.ndarray:
+        def meaning(*arrays: np.ndarray, **params: Any) -> np.ndarray:
             with tracing(EVAL):
-                return np.array(decomposition(*map(Array, arrays)))
+                return np.array(decomposition(*map(Array, arrays), **params))
 
         return Op(
             name=name,
@@ -58,8 +73,9 @@ def composite(
             decomposition=decomposition,
             axes=Pointwise(),
             valid=broadcast_valid,
-            samples=elementwise_samples(len(signature.parameters), accepts, domain),
+            samples=samples or elementwise_samples(arity(signature), accepts, domain),
             doc=inspect.getdoc(body) or "",
+            module=body.__module__,
             signature=signature,
             prepare=unify,
             accepts=accepts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pypto.core.avals import Aval, join
@@ -10,12 +11,33 @@ from pypto.core.op import Native, No
 from pypto.lax.memory import structural
 
 
+def _show_loop(e: Any, name: Callable[[Any], str]) -> str:
+    bounds = ", ".join(map(name, e.ins[:3]))
+    stage = "" if e.params["stage"] is None else f", stage={e.params['stage']}"
+    carried = f" from {', '.join(map(name, e.ins[3:]))}" if e.ins[3:] else ""
+    return f"loop {e.params['kind']}({bounds}{stage}){carried}"
+
+
+def _show_region(e: Any, name: Callable[[Any], str]) -> str:
+    p = e.params
+    kind = f"{p['kind']}({', '.join(map(name, e.ins))})" if e.ins else p["kind"]
+    options = "".join(f" {key}={value}" for key, value in p["options"])
+    return f"region {kind}{' ' + p['name'] if p['name'] else ''}{options}"
+
+
+def _show_call(e: Any, name: Callable[[Any], str]) -> str:
+    blocks, operands = (e.ins[:1], e.ins[1:]) if e.params["blocks"] else ((), e.ins)
+    size = f"[{name(blocks[0])} blocks]" if blocks else ""
+    return f"call {e.params['kernel']}{size}({', '.join(map(name, operands))})"
+
+
 @structural(
     abstract=lambda start, stop, step, *inits, body, kind, stage: tuple(
         join(v.aval, o.aval) for v, o in zip(body.invars[1:], body.outs, strict=True)
     ),
     index=(0, 1, 2),
     pto=Native("scf.for"),
+    show=_show_loop,
 )
 def loop(start: Any, stop: Any, step: Any, *inits: Any, body: Jaxpr, kind: str, stage: int | None) -> Any:
     """Run a body for start, start + step, ... before stop, carrying values from turn to turn.
@@ -34,7 +56,7 @@ def cond(test: Any, *, then: Jaxpr, orelse: Jaxpr) -> Any:
     """Run one of two bodies, chosen by a BOOL scalar; the other one has no effect."""
 
 
-@structural(abstract=lambda *size, body, kind, name, options: (), index=(0,), pto=No("it is outlined into a kernel"))
+@structural(abstract=lambda *size, body, kind, name, options: (), index=(0,), pto=No("it is outlined into a kernel"), show=_show_region)
 def region(*size: Any, body: Jaxpr, kind: str, name: str, options: tuple[tuple[str, Any], ...]) -> Any:
     """A piece of work for one core (kind `at` or `incore`), or for each block of an spmd dispatch (`size` blocks).
 
@@ -42,7 +64,7 @@ def region(*size: Any, body: Jaxpr, kind: str, name: str, options: tuple[tuple[s
     """
 
 
-@structural(abstract=lambda *operands, kernel, blocks: (), pto=No("orchestration launches it"))
+@structural(abstract=lambda *operands, kernel, blocks: (), pto=No("orchestration launches it"), show=_show_call)
 def call(*operands: Any, kernel: str, blocks: bool) -> Any:
     """Launch an outlined kernel on buffers and scalars. With `blocks`, the first operand is the number of blocks."""
 

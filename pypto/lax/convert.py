@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 
 from pypto import dtypes, numerics
+from pypto.core.array import conversion
 from pypto.core.avals import Aval, ScalarAval
 from pypto.core.op import Exact, Native, Pointwise
+from pypto.core.trace import aval_of
 from pypto.dtypes import DType, Kind, dtype_of
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu import casts
+from pypto.interpreters.cpu.rules import Lanewise
 from pypto.lax.families import computed, sample_values
 
 MODES = ("none", "rint", "round", "floor", "ceil", "trunc", "odd")
@@ -42,6 +46,7 @@ def _samples() -> list[Any]:
 
 
 @computed(
+    cpu=Lanewise(casts.convert, exact=True, takes_params=True),
     samples=_samples,
     abstract=_abstract,
     axes=Pointwise(),
@@ -81,9 +86,5 @@ def convert_element_type(x: Any, new_dtype: Any) -> Any:
     >>> convert_element_type(2.7, "INT32")
     Array(2, dtype=INT32)
     """
-    from pypto.core.trace import aval_of
-
-    source, target = aval_of(x).dtype, dtype_of(new_dtype)
-    if source.is_float:
-        return convert(x, dtype=target, mode="trunc" if target.is_integer else "rint", overflow="saturate")
-    return convert(x, dtype=target, mode="rint", overflow="wrap")
+    target = dtype_of(new_dtype)
+    return convert(x, dtype=target, **conversion(aval_of(x).dtype, target))

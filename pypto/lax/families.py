@@ -6,6 +6,7 @@ the member states its meaning, its dtypes, its numerics and its manual page.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -26,19 +27,31 @@ UNSIGNED = frozenset({dtypes.UINT8, dtypes.UINT16, dtypes.UINT32, dtypes.UINT64}
 INTEGERS = SIGNED | UNSIGNED | {dtypes.INDEX}
 NUMBERS = FLOATS | INTEGERS
 
+A3_ARITHMETIC = frozenset({dtypes.INT16, dtypes.INT32, dtypes.FP16, dtypes.FP32})
+"""What the a2a3 vector unit computes with."""
+NATIVE_FLOATS = frozenset({dtypes.FP16, dtypes.FP32})
+A5_ALL = (INTEGERS - {dtypes.INDEX}) | FLOATS
+A5_WIDE = A5_ALL - {dtypes.INT8, dtypes.UINT8}
+
+
+def chips(a2a3: frozenset[DType], a5: frozenset[DType]) -> dict[str, frozenset[DType]]:
+    """The dtypes an instruction takes on each chip family."""
+    return {"a2a3": a2a3, "a5": a5}
+
+
 Sample = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def sample_values(dtype: DType, shape: tuple[int, ...], seed: int = 0, domain: tuple[float, float] = (-4, 4)) -> np.ndarray:
-    """Reproducible test data of a dtype; floats carry a few special values at the front."""
+    """Reproducible test data of a dtype; integers take another domain than the usual one as it is, for divisors and counts."""
     rng = np.random.default_rng(seed)
     if dtype.is_float:
         values = rng.uniform(*domain, shape)
         return values.astype(np.float32).astype(dtype.storage)
     if dtype is dtypes.BOOL:
         return rng.integers(0, 2, shape).astype(np.bool_)
-    low = 0 if dtype in UNSIGNED else -100
-    return rng.integers(low, 100, shape).astype(dtype.storage)
+    low, high = (-100, 100) if domain == (-4, 4) else (int(domain[0]), int(domain[1]))
+    return rng.integers(max(low, 0) if dtype in UNSIGNED else low, high, shape).astype(dtype.storage)
 
 
 # ---- shapes, dtypes and valid regions of elementwise ops ---------------------------------------------------------
@@ -214,6 +227,11 @@ def literal(value: bool | int | float, dtype: DType) -> Any:
 # ---- the decorators ----------------------------------------------------------------------------------------------
 
 
+def arity(signature: inspect.Signature) -> int:
+    """How many operands a body takes: its parameters that are not keyword-only."""
+    return sum(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in signature.parameters.values())
+
+
 def elementwise_samples(arity: int, accepts: frozenset[DType], domain: tuple[float, float]) -> Callable[[], list[Sample]]:
     """Samples of an elementwise op: every dtype, one row, one column, one element, and a ragged shape."""
 
@@ -222,7 +240,7 @@ def elementwise_samples(arity: int, accepts: frozenset[DType], domain: tuple[flo
         return [
             (tuple(sample_values(d, s, seed=i, domain=domain) for i in range(arity)), {})
             for d in sorted(accepts, key=lambda d: d.name)
-            if d is not dtypes.INDEX
+            if d not in (dtypes.INDEX, dtypes.MASK)
             for s in shapes
         ]
 
@@ -238,33 +256,41 @@ def elementwise(
     domain: tuple[float, float] = (-4, 4),
     result: DType | None = None,
     mask: bool = False,
+    options: Callable[..., None] | None = None,
+    samples: Callable[[], list[Sample]] | None = None,
     **slots: Any,
 ) -> Callable[[Callable[..., Any]], Op]:
     """An op of one result element per operand element. The body sees FP32 for FP16 and BF16 and is rounded once after.
+
+    Keyword-only parameters of the body are the op's options.
 
     Args:
       accepts: the dtypes of the operands (all the same).
       result: the dtype of the result when it is not the operands'.
       mask: the result is a truth value: MASK on tiles, BOOL elsewhere.
+      options: `(name, avals, **options)`: raises for an option the op does not take.
+      samples: for ops whose options have no default.
     """
 
     def decorate(body: Callable[..., Any]) -> Op:
         name = body.__name__.rstrip("_")
         signature = inspect.signature(body)
-        arity = len(signature.parameters)
 
-        def abstract(*avals: Aval) -> Aval:
+        def abstract(*avals: Aval, **params: Any) -> Aval:
             check_accepts(name, accepts, avals)
+            if options is not None:
+                options(name, avals, **params)
             dtype = result
             if mask:
                 dtype = dtypes.MASK if any(isinstance(a, TileAval) for a in avals) else dtypes.BOOL
             return elementwise_aval(name, avals, dtype)
 
-        def meaning(*arrays: np.ndarray) -> np.ndarray:
+        def meaning(*arrays: np.ndarray, **params: Any) -> np.ndarray:
+            chosen = functools.partial(body, **params) if params else body
             if mask:
                 with np.errstate(all="ignore"):
-                    return np.asarray(body(*arrays), dtype=np.bool_)
-            return numerics.elementwise(body, *arrays)
+                    return np.asarray(chosen(*arrays), dtype=np.bool_)
+            return numerics.elementwise(chosen, *arrays)
 
         return Op(
             name=name,
@@ -272,8 +298,9 @@ def elementwise(
             meaning=meaning,
             axes=Pointwise(),
             valid=broadcast_valid,
-            samples=elementwise_samples(arity, accepts, domain),
+            samples=samples or elementwise_samples(arity(signature), accepts, domain),
             doc=inspect.getdoc(body) or "",
+            module=body.__module__,
             signature=signature,
             prepare=unify,
             accepts=accepts,
@@ -298,6 +325,7 @@ def movement(*, samples: Callable[[], list[Sample]], abstract: Callable[..., Any
             meaning=body,
             samples=samples,
             doc=inspect.getdoc(body) or "",
+            module=body.__module__,
             signature=inspect.signature(body),
             exact=Exact("movement"),
             **slots,
@@ -319,6 +347,7 @@ def computed(
             axes=axes,
             samples=samples,
             doc=inspect.getdoc(body) or "",
+            module=body.__module__,
             signature=inspect.signature(body),
             exact=exact,
             **slots,

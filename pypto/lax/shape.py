@@ -1,4 +1,4 @@
-"""Making and moving: fill, iota, reshape, broadcast, transpose, slice, concatenate, and the valid region."""
+"""Making and moving: fill, iota, reshape, broadcast, transpose, slice, update, concatenate."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from pypto import dtypes
+from pypto import dtypes, numerics
 from pypto.core.avals import ArrayAval, Aval, ScalarAval, TileAval, Valid
 from pypto.core.ir import Literal
 from pypto.core.op import Native
 from pypto.core.trace import aval_of
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu import moves
 from pypto.lax.families import as_dtype, literal, movement, sample_values
 
 _X = sample_values(dtypes.FP32, (3, 4))
@@ -37,6 +38,7 @@ def moved(x: Aval, shape: tuple[Any, ...], valid: Valid | None = None) -> Aval:
 
 
 @movement(
+    cpu=moves.FILL,
     samples=lambda: [((np.float32(1.5),), {"shape": (2, 3), "dtype": dtypes.FP32, "level": None})],
     abstract=lambda value, *, shape, dtype, level: made(shape, dtype, level),
     valid=lambda value, *, shape, **_: shape,
@@ -44,7 +46,7 @@ def moved(x: Aval, shape: tuple[Any, ...], valid: Valid | None = None) -> Aval:
     unit="vector",
 )
 def fill(value: Any, *, shape: tuple[int, ...], dtype: DType, level: str | None = None) -> Any:
-    """An array of one value; `full` is the spelling for users."""
+    """An array of one value: a scalar of the dtype, repeated; `full` is the spelling for users. Bits are kept."""
     return np.full(shape, np.asarray(value).astype(dtype.storage), dtype.storage)
 
 
@@ -71,6 +73,7 @@ def full(shape: Sequence[int], value: Any, dtype: Any = None, *, level: str | No
 
 
 @movement(
+    cpu=moves.RAMP,
     samples=lambda: [((np.int32(3),), {"shape": (1, 5), "dtype": dtypes.INT32, "descending": False, "level": None})],
     abstract=lambda start, *, shape, dtype, descending, level: made(shape, dtype, level),
     valid=lambda start, *, shape, **_: shape,
@@ -78,9 +81,12 @@ def full(shape: Sequence[int], value: Any, dtype: Any = None, *, level: str | No
     unit="vector",
 )
 def ramp(start: Any, *, shape: tuple[int, ...], dtype: DType, descending: bool = False, level: str | None = None) -> Any:
-    """start, start + 1, ... along the last axis; `iota` and `pl.arange` are the spellings for users."""
+    """start, start + 1, ... along the last axis (with `descending`, start, start - 1, ...), the same in every row.
+
+    `iota` and `pl.arange` are the spellings for users. Integers wrap.
+    """
     steps = np.arange(shape[-1], dtype=np.int64)
-    line = (np.asarray(start).astype(np.int64) + (-steps if descending else steps)).astype(dtype.storage)
+    line = numerics.convert(np.asarray(start).astype(np.int64) + (-steps if descending else steps), dtypes.INT64, dtype, "rint", "wrap")
     return np.broadcast_to(line, shape).copy()
 
 
@@ -95,6 +101,7 @@ def iota(dtype: Any, size: int) -> Any:
 
 
 @movement(
+    cpu=moves.EMPTY,
     samples=lambda: [((), {"shape": (2, 4), "dtype": dtypes.FP32, "level": "tile", "space": None})],
     abstract=lambda *, shape, dtype, level, space=None: TileAval(shape, dtype, level, space),
     valid=lambda *, shape, **_: shape,
@@ -112,30 +119,39 @@ def empty(*, shape: tuple[int, ...], dtype: DType, level: str, space: Any = None
 def reshape_valid(old: tuple[int, ...], valid: Valid, new: tuple[int, ...]) -> Valid:
     """The valid region under a new shape: it must stay a box anchored at the origin.
 
-    Leading unit axes come and go freely; otherwise only the first axis may be partly valid, in whole rows.
+    Unit axes come and go freely; otherwise only the first other axis may be partly valid, in whole rows.
 
     Errors:
       PL301 when it does not stay a box.
     """
     if valid == old:
         return new
-    wide = [(d, v) for d, v in zip(old, valid, strict=True) if d != 1]
-    kept = [d for d in new if d != 1]
+    wide = _wide_valid([(d, v) for d, v in zip(old, valid, strict=True) if d != 1], [d for d in new if d != 1])
+    if wide is None:
+        raise ShapeError(
+            "PL301",
+            f"reshape: the valid region {['?' if v is None else v for v in valid]} of {list(old)} is no box in {list(new)}",
+            fix="fill it first: pl.fillpad(x, pad_value=...)",
+        )
+    extents = iter(wide)
+    result: Valid = tuple(1 if d == 1 else next(extents) for d in new)
+    units = [v for d, v in zip(old, valid, strict=True) if d == 1]
+    if 0 in units:  # nothing at all is valid
+        return (0, *result[1:])
+    return (None, *result[1:]) if None in units else result
+
+
+def _wide_valid(wide: list[tuple[int, int | None]], kept: list[int]) -> list[int | None] | None:
+    """`reshape_valid` without the unit axes, from pairs of extent and valid extent; None when it is no box."""
     if kept == [d for d, _ in wide]:
-        rest = iter(v for _, v in wide)
-        return tuple(1 if d == 1 else next(rest) for d in new)
-    if None not in valid and all(d == v for d, v in wide[1:]):
-        count = math.prod(v for v in valid if v is not None)
-        tail = math.prod(new[1:])
-        if tail and count % tail == 0:
-            return (count // tail, *new[1:])
-        if len(kept) == 1:  # a flat row: its leading elements are valid
-            return tuple(1 if d == 1 else count for d in new)
-    raise ShapeError(
-        "PL301",
-        f"reshape: the valid region {list(valid)} of {list(old)} is no box in {list(new)}",
-        fix="fill it first: pl.fillpad(x, pad_value=...)",
-    )
+        return [v for _, v in wide]
+    if any(d != v for d, v in wide[1:]):
+        return None
+    row, tail = math.prod(d for d, _ in wide[1:]), math.prod(kept[1:])
+    first = wide[0][1]
+    if first is None:
+        return [None, *kept[1:]] if row % tail == 0 else None
+    return [first * row // tail, *kept[1:]] if first * row % tail == 0 else None
 
 
 def _reshape_aval(x: Aval, *, shape: tuple[int, ...]) -> Aval:
@@ -148,6 +164,7 @@ def _reshape_aval(x: Aval, *, shape: tuple[int, ...]) -> Aval:
 
 
 @movement(
+    cpu=moves.RESHAPE,
     samples=lambda: [((_X,), {"shape": (2, 6)}), ((_X,), {"shape": (1, 12)})],
     abstract=_reshape_aval,
     valid=lambda x, *, shape, old: reshape_valid(old, x, shape),
@@ -155,10 +172,15 @@ def _reshape_aval(x: Aval, *, shape: tuple[int, ...]) -> Aval:
     golden="jax.lax.reshape",
 )
 def reshape(x: Any, *, shape: tuple[int, ...]) -> Any:
-    """The same elements in row-major order under another shape.
+    """The same elements in row-major order under another shape. Bits are kept.
 
     Errors:
       PL301 when the number of elements differs, or a partly valid region would not stay a box.
+
+    >>> import numpy as np
+    >>> from pypto import lax
+    >>> lax.reshape(np.int32([[1, 2], [3, 4]]), shape=(1, 4))
+    Array([[1, 2, 3, 4]], dtype=INT32)
     """
     return np.reshape(x, shape).copy()
 
@@ -175,6 +197,7 @@ def _permuted(valid: Valid, permutation: tuple[int, ...]) -> Valid:
 
 
 @movement(
+    cpu=moves.TRANSPOSE,
     samples=lambda: [((_X,), {"permutation": (1, 0)})],
     abstract=_transpose_aval,
     valid=lambda x, *, permutation: _permuted(x, permutation),
@@ -183,7 +206,17 @@ def _permuted(valid: Valid, permutation: tuple[int, ...]) -> Valid:
     unit="vector",
 )
 def transpose(x: Any, *, permutation: tuple[int, ...]) -> Any:
-    """Reorder the axes: result axis i is operand axis `permutation[i]`. A real move, not a view."""
+    """Reorder the axes: result axis i is operand axis `permutation[i]`. A real move, not a view.
+
+    Errors:
+      PL308 when `permutation` does not name each axis once.
+
+    >>> import numpy as np
+    >>> from pypto import lax
+    >>> lax.transpose(np.int32([[1, 2], [3, 4]]), permutation=(1, 0))
+    Array([[1, 3],
+           [2, 4]], dtype=INT32)
+    """
     return np.transpose(x, permutation).copy()
 
 
@@ -206,6 +239,7 @@ def _broadcast_valid(valid: Valid, old: tuple[int, ...], shape: tuple[int, ...])
 
 
 @movement(
+    cpu=moves.BROADCAST,
     samples=lambda: [((_X[:1],), {"shape": (3, 4)}), ((_X[:, :1],), {"shape": (3, 4)})],
     abstract=_broadcast_aval,
     valid=lambda x, *, shape, old: _broadcast_valid(x, old, shape),
@@ -214,7 +248,17 @@ def _broadcast_valid(valid: Valid, old: tuple[int, ...], shape: tuple[int, ...])
     unit="vector",
 )
 def broadcast(x: Any, *, shape: tuple[int, ...]) -> Any:
-    """Stretch unit extents to a shape, aligned on the right as NumPy does."""
+    """Stretch unit extents to a shape, aligned on the right as NumPy does.
+
+    Errors:
+      PL301 when another extent would have to change.
+
+    >>> import numpy as np
+    >>> from pypto import lax
+    >>> lax.broadcast(np.int32([[1], [2]]), shape=(2, 3))
+    Array([[1, 1, 1],
+           [2, 2, 2]], dtype=INT32)
+    """
     return np.broadcast_to(x, shape).copy()
 
 
@@ -264,6 +308,7 @@ def _slice_valid(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
 
 
 @movement(
+    cpu=moves.SLICE,
     samples=lambda: [((_X, np.int32(1), np.int32(0)), {"sizes": (2, 3)})],
     abstract=_slice_aval,
     valid=_slice_valid,
@@ -275,6 +320,11 @@ def slice_(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
 
     Errors:
       PL303 naming window and extent.
+
+    >>> import numpy as np
+    >>> from pypto import lax
+    >>> lax.slice(np.int32([1, 2, 3, 4]), 1, sizes=(2,))
+    Array([2, 3], dtype=INT32)
     """
     begin = [int(s) for s in starts]
     check_window("slice", "the sliced value", x.shape, sizes, begin)
@@ -288,6 +338,7 @@ def _update_aval(x: Aval, value: Aval, *starts: Aval, sizes: tuple[int, ...]) ->
 
 
 @movement(
+    cpu=moves.UPDATE,
     samples=lambda: [((_X, _X[:2, :2], np.int32(1), np.int32(0)), {"sizes": (2, 2)})],
     abstract=_update_aval,
     valid=lambda x, value, *starts, **_: x,
@@ -299,89 +350,15 @@ def update(x: Any, value: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
     """A copy of x in which the window at `starts` holds `value` (a number fills it).
 
     Errors:
-      PL303 for a window past the extent.
+      PL302 for another dtype, PL303 for a window past the extent.
+
+    >>> import numpy as np
+    >>> from pypto import lax
+    >>> lax.update(np.int32([1, 2, 3]), np.int32([9]), 1, sizes=(1,))
+    Array([1, 9, 3], dtype=INT32)
     """
     begin = [int(s) for s in starts]
     check_window("update", "the updated value", x.shape, sizes, begin)
     result = np.array(x)
     result[tuple(slice(b, b + n) for b, n in zip(begin, sizes, strict=True))] = np.reshape(value, sizes) if np.ndim(value) else value
     return result
-
-
-def _concatenate_aval(*xs: Aval, axis: int) -> Aval:
-    first = xs[0]
-    for x in xs[1:]:
-        if x.dtype is not first.dtype:
-            raise ShapeError("PL302", f"concatenate: {first} and {x}", fix="cast one side")
-        if x.rank != first.rank or any(a != b for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True)) if i != axis):
-            raise ShapeError("PL301", f"concatenate along axis {axis}: {first} and {x}", fix="only that axis may differ")
-    shape = tuple(sum(x.static_shape[i] for x in xs) if i == axis else d for i, d in enumerate(first.static_shape))
-    return moved(first, shape)
-
-
-@movement(
-    samples=lambda: [((_X, _X + 1), {"axis": 1}), ((_X, _X), {"axis": 0})],
-    abstract=_concatenate_aval,
-    valid=lambda *xs, axis: tuple(sum(x[i] for x in xs) if i == axis else d for i, d in enumerate(xs[0])),
-    pto=Native("pto.tconcat"),
-    golden="jax.lax.concatenate",
-    unit="vector",
-)
-def concatenate(*xs: Any, axis: int) -> Any:
-    """Join values of one dtype along an axis."""
-    return np.concatenate(xs, axis)
-
-
-# ---- the valid region --------------------------------------------------------------------------------------------
-
-
-def _fillpad_taint(taints: Sequence[Any], arrays: Sequence[np.ndarray], params: dict[str, Any]) -> Any:
-    """What is filled is written."""
-    (taint,) = taints
-    if taint is None:
-        return None
-    inside = np.zeros(arrays[0].shape, np.bool_)
-    inside[tuple(slice(0, v) for v in params["valid"])] = True
-    return taint & inside
-
-
-@movement(
-    samples=lambda: [((_X,), {"pad": "min", "valid": (2, 3)})],
-    abstract=lambda x, *, pad, valid=None: replace(x, valid=None) if isinstance(x, TileAval) else x,
-    valid=lambda x, *, old, **_: old,
-    sees_valid=True,
-    taint=_fillpad_taint,
-    pto=Native("pto.tfillpad"),
-    unit="vector",
-)
-def fillpad(x: Any, *, pad: str, valid: tuple[int, ...] | None = None) -> Any:
-    """Keep the valid region and write a pad value everywhere else; the result is valid everywhere.
-
-    Args:
-      pad: zero, max or min: 0, the largest, or the smallest value of the dtype (infinities for floats).
-    """
-    result = np.full(x.shape, np.asarray(dtype_of(x.dtype).pad(pad), x.dtype), x.dtype)
-    inside = tuple(slice(0, v) for v in (valid if valid is not None else x.shape))
-    result[inside] = x[inside]
-    return result
-
-
-def _validshape_aval(x: Aval, *extents: Aval, known: tuple[int | None, ...]) -> Aval:
-    if not isinstance(x, TileAval):
-        raise ShapeError("PL307", f"set_validshape: {x} is not a tile", fix="use it inside a region")
-    for have, want in zip(x.static_shape, known, strict=True):
-        if want is not None and not 0 <= want <= have:
-            raise ShapeError("PL303", f"set_validshape: {list(known)} exceeds the shape {list(x.shape)}", fix="at most the tile's extents")
-    return replace(x, valid=None if known == x.shape else known)
-
-
-@movement(
-    samples=list,
-    abstract=_validshape_aval,
-    valid=lambda x, *extents, known: tuple(int(e) for e in extents),
-    index=tuple(range(1, 9)),
-    pto=Native("pto.set_validshape"),
-)
-def set_validshape(x: Any, *extents: Any, known: tuple[int | None, ...]) -> Any:
-    """Mark the leading extents of each axis as the valid region; the data stay."""
-    return np.array(x)

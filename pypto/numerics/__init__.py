@@ -14,6 +14,7 @@ from pypto.numerics.functions import (
     exp,
     floor_div,
     floor_mod,
+    fmod,
     log,
     maximum,
     minimum,
@@ -24,6 +25,7 @@ from pypto.numerics.functions import (
     sqrt,
     sub,
 )
+from pypto.numerics.philox import ROUNDS, philox, random_rows
 from pypto.numerics.reduction import (
     LANES,
     argmax_first,
@@ -40,6 +42,8 @@ from pypto.numerics.reduction import (
     sum_last,
 )
 from pypto.numerics.rounding import MODES, convert, default_overflow, round_literal
+from pypto.numerics.scan import cumlogsumexp, cummax, cummin, cumprod, cumsum
+from pypto.numerics.threefry import threefry
 
 VERSION = 1
 """Changes whenever a rule does, because then bits do."""
@@ -57,6 +61,14 @@ CONTRACT: dict[str, str] = {
         "two's complement wrap; div truncates, scalar // and % floor; a zero divisor is an error in checked runs and gives 0 "
         "otherwise; INT_MIN / -1 wraps"
     ),
+    "remainders": (
+        "fmod is exact and has the dividend's sign; rem, as Python's %, has the divisor's: where the signs differ, fmod + divisor, "
+        "rounded once; a zero divisor gives NaN for floats"
+    ),
+    "bits": (
+        "shifts keep the dtype; a right shift is logical for unsigned and arithmetic for signed dtypes; a count outside 0 .. width - 1 "
+        "is an error in checked runs and shifts everything out otherwise"
+    ),
     "max, min": "NaN propagates; +0 > -0; likewise relu and the reductions",
     "argmax, argmin": "the first index; NaN counts as the extremum",
     "row reductions": (
@@ -64,6 +76,15 @@ CONTRACT: dict[str, str] = {
         "identity (-0.0 for sums); FP16 and BF16 widen first and round once; cuts at multiples of 64 carry the partials; kept "
         "under vmap and transposition"
     ),
+    "scans": (
+        "cumsum, cumprod: FP32, element after element (from the end with reverse); narrow floats widen and each output is rounded "
+        "once from the running value; cummax, cummin as max and min; integers wrap"
+    ),
+    "random bits": (
+        "Philox-4x32 with 10 or 7 rounds; per 256 columns lane l of 0..63 writes the words of counter + l to columns l, 64 + l, "
+        "128 + l, 192 + l; then the counter grows by a quarter of the tile's width, from row to row"
+    ),
+    "random keys": "Threefry-2x32 with 20 rounds; element i of a result is made from the counter i",
     "movement": "elements that are moved, selected or filled keep their bits",
     "comparison": "as IEEE 754: NaN is unordered, +0 equals -0; integers by value",
     "matmul": "the order is fixed per operand dtype, see the rows below; tiling along m and n never changes a bit",
@@ -86,7 +107,9 @@ CONTRACT: dict[str, str] = {
     ),
     "cast hops": "only chains that equal the direct conversion for every value; otherwise an error names the hop to write",
     "atomics, split-K": "block order by default, so runs repeat; a shuffled schedule is a run option",
-    "partly valid tiles": "reductions take the valid region only; an invalid lane that reaches an output is an error in checked runs",
+    "partly valid tiles": (
+        "reductions take the valid region only, part_* the union of two; an invalid lane that reaches an output is an error in checked runs"
+    ),
     "sort32, mrgsort": "descending, ties by ascending index, NaN last; pairs travel as bit patterns",
     "literals": "rounded once to the tile's dtype first; a float literal on an integer tile makes the result FP32",
     "promotion": "kernels never promote: mixed tile dtypes are an error that names the cast; lax promotes as JAX does",
@@ -94,8 +117,9 @@ CONTRACT: dict[str, str] = {
 """The contract, subject to rule, one line each."""
 
 __all__ = [
-    "CHUNK", "CONTRACT", "LANES", "MODES", "VERSION", "abs", "add", "argmax_first", "argmax_last", "argmin_first", "argmin_last",
-    "convert", "default_overflow", "div", "elementwise", "exp", "floor_div", "floor_mod", "log", "matmul", "max_first", "max_last",
-    "maximum", "min_first", "min_last", "minimum", "mul", "neg", "prod_first", "prod_last", "recip", "round_literal", "rsqrt",
-    "sqrt", "sub", "sum_first", "sum_last",
+    "CHUNK", "CONTRACT", "LANES", "MODES", "ROUNDS", "VERSION", "abs", "add", "argmax_first", "argmax_last", "argmin_first",
+    "argmin_last", "convert", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "default_overflow", "div", "elementwise",
+    "exp", "floor_div", "floor_mod", "fmod", "log", "matmul", "max_first", "max_last", "maximum", "min_first", "min_last",
+    "minimum", "mul", "neg", "philox", "prod_first", "prod_last", "random_rows", "recip", "round_literal", "rsqrt", "sqrt",
+    "sub", "sum_first", "sum_last", "threefry",
 ]  # fmt: skip

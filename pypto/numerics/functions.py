@@ -255,8 +255,25 @@ def floor_div(a: Array, b: Array) -> Array:
 
 @_widened
 def floor_mod(a: Array, b: Array) -> Array:
-    """a % b of integers, as in Python: the result has the sign of b. 0 where b is 0."""
-    return _int_floor(*_integers("floor_mod", a, b))[1]
+    """a % b as in Python: the result has the sign of b, zeros too. Integers: 0 where b is 0. Floats: NaN there.
+
+    Of floats it is `fmod`, and where that has the other sign, `fmod` + b, rounded once.
+    """
+    if a.dtype.kind in "iu":
+        return _int_floor(a, b)[1]
+    rest = np.fmod(a, b)
+    wrapped = np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+    return np.where(rest == 0, np.copysign(np.float32(0.0), b), wrapped)
+
+
+@_widened
+def fmod(a: Array, b: Array) -> Array:
+    """The remainder of a / b rounded toward zero: the sign of a. Exact. Where b is 0, integers give 0 and floats NaN."""
+    if a.dtype.kind not in "iu":
+        return np.fmod(a, b)
+    _, rest, zero, _ = _int_floor(a, b)
+    # As `div` truncates: one divisor less where the floored remainder has the other sign than a.
+    return np.where((rest != 0) & ((a < 0) != (b < 0)) & ~zero, rest - b, rest)
 
 
 def _integers(name: str, a: Array, b: Array) -> tuple[Array, Array]:

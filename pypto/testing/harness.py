@@ -117,7 +117,8 @@ def check(
     changed = tuple(name for name in inputs if not _same_bits(arguments[name], before[name]))
     result = CheckResult(outputs, changed, seed, kernel_seconds, golden_seconds, actual, expected)
     if raises and not result.passed:
-        raise NumericsError("PL701", "the kernel differs from its golden\n" + result.report())
+        fix = "follow the worst element with kernel.eager(...), or pass the tolerance that the golden's own rounding needs"
+        raise NumericsError("PL701", "the kernel differs from its golden\n" + result.report(), fix=fix)
     return result
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pypto.core.ir import Jaxpr
 from pypto.core.printer import show
+
+if TYPE_CHECKING:
+    from pypto.interpreters.cpu.launch import Compiled, Fallback
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,13 @@ class Program:
     def bodies(self) -> dict[str, Jaxpr]:
         """The kernels' jaxprs by name, as executors take them."""
         return {k.name: k.jaxpr for k in self.kernels}
+
+    @cached_property
+    def compiled(self) -> Compiled | Fallback:
+        """The program as machine code for this CPU, or the reason why the reference executor runs it. Compiled at first use."""
+        from pypto.interpreters.cpu.launch import compile_program
+
+        return compile_program(self.orchestration, self.bodies)
 
     def as_text(self, *, lines: bool = False) -> str:
         """The program as text: the orchestration, then each kernel; with the user's lines on request."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from pypto.core.avals import RefAval
 from pypto.core.ir import Eqn, Jaxpr, Var
-from pypto.errors import OutputError, PyptoWarning, warning_text
-from pypto.source import Source
+from pypto.errors import OutputError, warn
+from pypto.source import Frame, Source
 
-_VIEWS = ("view", "reshape_view", "transpose_view")
+_VIEWS = ("view", "reshape_view", "transpose_view", "valid_view", "bits_view")
 
 
 def handle_edges(jaxpr: Jaxpr) -> dict[Var, list[Var]]:
@@ -50,22 +49,27 @@ def written(jaxpr: Jaxpr) -> dict[Var, Eqn]:
     return found
 
 
-def check_outputs(jaxpr: Jaxpr, source: Source, *, undeclared_writes: bool) -> None:
-    """Every Out is written somewhere, no input is.
+def check_outputs(jaxpr: Jaxpr, source: Source, *, undeclared_writes: bool) -> dict[str, Frame | Source | None]:
+    """Every Out is written somewhere, no input is, unless undeclared writes are allowed.
 
+    Returns:
+      The inputs that undeclared writes reach, by name, each with the place of one of them.
     Errors:
       PL202 for an output that nothing writes (an InOut: a warning), PL203 for a store that reaches an input.
     """
     hit = written(jaxpr)
+    undeclared: dict[str, Frame | Source | None] = {}
     for v in jaxpr.invars:
         direction = v.aval.direction if isinstance(v.aval, RefAval) else None
-        if direction == "in" and v in hit and not undeclared_writes:
-            raise OutputError(
-                "PL203",
-                f"a store may reach `{v.name}`, which is declared an input: it would never reach the caller",
-                fix=f"annotate `{v.name}` with pl.Out[...] or pl.InOut[...]",
-                at=hit[v].source,
-            )
+        if direction == "in" and v in hit:
+            if not undeclared_writes:
+                raise OutputError(
+                    "PL203",
+                    f"a store may reach `{v.name}`, which is declared an input: it would never reach the caller",
+                    fix=f"annotate `{v.name}` with pl.Out[...] or pl.InOut[...]",
+                    at=hit[v].source,
+                )
+            undeclared[v.name] = hit[v].source
         if direction == "out" and v not in hit:
             raise OutputError(
                 "PL202",
@@ -74,10 +78,10 @@ def check_outputs(jaxpr: Jaxpr, source: Source, *, undeclared_writes: bool) -> N
                 at=source,
             )
         if direction == "inout" and v not in hit:
-            text = warning_text(
+            warn(
                 "PL202",
                 f"`{v.name}` is declared InOut and never written: the caller's array keeps its content",
                 fix=f"`{v.name}[:] = ...`",
                 at=source,
             )
-            warnings.warn(text, PyptoWarning, stacklevel=5)
+    return undeclared

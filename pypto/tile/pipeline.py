@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pypto import config
 from pypto.core.ir import Jaxpr
 from pypto.errors import InternalError
+from pypto.platform import platform_of
 from pypto.tile.ir import Program
 
 
@@ -44,12 +45,14 @@ def _passes() -> tuple[Pass, ...]:
     from pypto.tile.passes.cells import promote_cells
     from pypto.tile.passes.dce import dead_code
     from pypto.tile.passes.expand import expand_composites
+    from pypto.tile.passes.loads import needless_loads
 
-    return (promote_cells, expand_composites, dead_code)
+    return (promote_cells, needless_loads, expand_composites, dead_code)
 
 
 def lower_program(jaxpr: Jaxpr, platform: str) -> Program:
     """Run the passes and outline the regions; with `config.verify` the verifier runs around each of them."""
+    from pypto.tile.passes.legal import legalise
     from pypto.tile.passes.outline import outline
     from pypto.tile.verify import verify, verify_jaxpr
 
@@ -58,6 +61,9 @@ def lower_program(jaxpr: Jaxpr, platform: str) -> Program:
         if checked:
             verify_jaxpr(jaxpr)
         jaxpr = p(jaxpr)
+    if checked:
+        verify_jaxpr(jaxpr)
+    jaxpr = legalise(jaxpr, platform_of(platform))
     if checked:
         verify_jaxpr(jaxpr)
     program = outline(jaxpr, platform)

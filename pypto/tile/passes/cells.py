@@ -1,12 +1,12 @@
 """Cells: tiles that are updated in place become values where that is straight-line, and on-chip buffers elsewhere.
 
-Also where lost tile writes (PL205) and updates through a shared name (PL207) are found, since both need all uses.
+Also where lost tile writes (PL205) are found, which needs all uses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
 from pypto.core.op import OPS
 from pypto.errors import OutputError
 from pypto.platform import Space
+from pypto.tile.passes.shared import check_shared
 from pypto.tile.pipeline import tile_pass
 
 
@@ -40,8 +41,8 @@ def promote_cells(jaxpr: Jaxpr) -> Jaxpr:
     cells = _find(jaxpr)
     if not cells:
         return jaxpr
+    check_shared(jaxpr)
     _check_lost(jaxpr, cells)
-    _check_shared(jaxpr, cells)
     return _Promoter(cells).block(jaxpr)
 
 
@@ -122,59 +123,13 @@ def _check_lost(jaxpr: Jaxpr, cells: dict[Var, _Cell]) -> None:
             )
 
 
-def _check_shared(jaxpr: Jaxpr, cells: dict[Var, _Cell]) -> None:
-    """PL207: a carried tile is a copy of what entered, so updating it in place must not be seen under another name."""
-    position = 0
-    last: dict[Var, int] = {}
-    loops_of: dict[Var, tuple[int, ...]] = {}
-    hazards: list[tuple[Var, int, tuple[int, ...], Eqn, Var]] = []
-
-    def visit(j: Jaxpr, loops: tuple[int, ...]) -> None:
-        nonlocal position
-        for v in j.invars:
-            loops_of[v] = loops
-        for e in j.eqns:
-            position += 1
-            start = position
-            for a in e.ins:
-                if isinstance(a, Var):
-                    last[a] = position
-            for b in e.bodies():
-                visit(b, (*loops, id(e)) if e.op.name == "loop" else loops)
-            position += 1
-            if e.op.name == "loop":
-                body: Jaxpr = e.params["body"]
-                for init, inside in zip(e.ins[3:], body.invars[1:], strict=True):
-                    if inside in cells and isinstance(init, Var):
-                        hazards.append((init, start, loops, cells[inside].updates[0], inside))
-                        if list(e.ins[3:]).count(init) > 1:
-                            last[init] = position + 1
-            for v in e.outs:
-                loops_of[v] = loops
-        for a in j.outs:
-            if isinstance(a, Var):
-                position += 1
-                last[a] = position
-
-    visit(jaxpr, ())
-    for init, start, loops, update, inside in hazards:
-        if last.get(init, 0) > start or loops_of.get(init, ()) != loops:
-            name = inside.name or "a tile"
-            raise OutputError(
-                "PL207",
-                f"`{name}` is carried by a loop and updated in place, while `{init.name or name}` still names the tile it entered as",
-                fix=f"make the copy explicit before the loop: `{name} = pl.adds({init.name or name}, 0.0)`, or update without rebinding",
-                at=update.source,
-            )
-
-
 class _Promoter:
     """Rewrites blocks: `now` maps a straight-line cell to its current value, `buffers` a cell to its on-chip buffer."""
 
     def __init__(self, cells: dict[Var, _Cell]) -> None:
         self.cells = cells
         self.now: dict[Var, Atom] = {}
-        self.buffers: dict[Var, tuple[Var, tuple[Any, ...]]] = {}
+        self.buffers: dict[Var, tuple[Var, tuple[Atom, ...]]] = {}
 
     def block(self, j: Jaxpr) -> Jaxpr:
         out: list[Eqn] = []
@@ -202,15 +157,17 @@ class _Promoter:
         params = {"shape": aval.static_shape, "dtype": aval.dtype, "space": Space.VEC, "init": None, "name": v.name}
         out.append(Eqn(OPS["alloc"], (), (buffer,), params, source))
         zeros = (_index(0),) * aval.rank
-        out.append(Eqn(OPS["set"], (buffer, v, *zeros), (), {"sizes": aval.static_shape, "drop": ()}, source))
-        extents = []
+        # the buffer holds what lies outside the valid region too: it may be filled in place, and marked valid later
+        whole: Atom = v if aval.valid is None else _marked(v, tuple(map(_index, aval.static_shape)), replace(aval, valid=None), out, source)
+        out.append(Eqn(OPS["set"], (buffer, whole, *zeros), (), {"sizes": aval.static_shape, "drop": ()}, source))
+        extents: list[Atom] = []
         for axis, known in enumerate(aval.valid_shape):
             if known is None:
                 extent = Var(scalar(dtypes.INDEX), f"{v.name}_valid{axis}")
                 out.append(Eqn(OPS["valid_extent"], (v,), (extent,), {"axis": axis}, source))
                 extents.append(extent)
             else:
-                extents.append(known)
+                extents.append(_index(known))
         self.buffers[v] = buffer, tuple(extents)
 
     def _use(self, a: Atom, out: list[Eqn], source: Any) -> Atom:
@@ -223,18 +180,10 @@ class _Promoter:
         buffer, extents = self.buffers[a]
         aval = a.aval
         assert isinstance(aval, TileAval)
-        loaded = Var(aval, a.name)
-        partly = aval.valid is not None
-        params = {
-            "sizes": aval.static_shape,
-            "drop": (),
-            "valid": tuple(None if isinstance(x, Var) else x for x in extents) if partly else None,
-            "level": aval.level,
-            "space": aval.space,
-        }
-        dynamic = [x for x in extents if isinstance(x, Var)]
-        out.append(Eqn(OPS["get"], (buffer, *(_index(0),) * aval.rank, *dynamic), (loaded,), params, source))
-        return loaded
+        loaded = Var(replace(aval, valid=None), a.name)
+        params = {"sizes": aval.static_shape, "drop": (), "valid": None, "level": aval.level, "space": aval.space}
+        out.append(Eqn(OPS["get"], (buffer, *(_index(0),) * aval.rank), (loaded,), params, source))
+        return loaded if aval.valid is None else _marked(loaded, extents, aval, out, source)
 
     def _update(self, e: Eqn, out: list[Eqn]) -> None:
         target, value, *offsets = e.ins
@@ -247,6 +196,14 @@ class _Promoter:
         current = self.now.get(target, target)
         out.append(Eqn(OPS["update"], (current, *rest), (fresh,), {"sizes": e.params["sizes"]}, e.source))
         self.now[target] = fresh
+
+
+def _marked(v: Var, extents: Sequence[Atom], aval: TileAval, out: list[Eqn], source: Any) -> Var:
+    """The tile with these leading extents as its valid region, which `aval` says as far as it is known."""
+    known = tuple(int(e.value) if isinstance(e, Literal) else None for e in extents)
+    marked = Var(aval, v.name)
+    out.append(Eqn(OPS["set_validshape"], (v, *extents), (marked,), {"known": known}, source))
+    return marked
 
 
 def _index(i: int) -> Literal:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pypto.core.avals import TileAval
 from pypto.core.ir import Eqn, Jaxpr, Var, free_vars, rename
 from pypto.core.op import OPS
 from pypto.tile.ir import KernelBody, Program
 
 
 def unit_of(jaxpr: Jaxpr) -> str:
-    """Which units a kernel needs: cube for matrix products, vector for arithmetic and for kernels that only move."""
-    units = {e.op.unit for e in jaxpr.walk()}
+    """Which units a kernel needs: cube for matrix products, vector for arithmetic on tiles and for kernels that only move."""
+    units = {e.op.unit for e in jaxpr.walk() if any(isinstance(v.aval, TileAval) for v in e.outs)}
     return "mixed" if {"cube", "vector"} <= units else "cube" if "cube" in units else "vector"
 
 

@@ -1,0 +1,66 @@
+"""The command line: `python -m pypto ops`, `python -m pypto explain`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pypto.errors import CODES, PyptoError
+
+
+def _ops(args: argparse.Namespace) -> int:
+    from pypto.core.op import OPS
+    from pypto.tools import ops
+
+    if args.missing:
+        rows = list(ops.missing())
+        for family, name, why in rows:
+            print(f"{name:34} {family:18} {why}")
+        print(f"{len(rows)} operations are not here")
+        return 0 if all(why != "not built" for _, _, why in rows) else 1
+    if args.write:
+        from pathlib import Path
+
+        from pypto.tools import manual
+
+        print(f"{manual.write(Path(args.write))} pages in {args.write}")
+    elif args.search:
+        print("\n".join(ops.search(args.search)))
+    elif args.name:
+        print(ops.page(args.name), end="")
+    else:
+        print("\n".join(sorted(OPS)))
+    return 0
+
+
+def _explain(args: argparse.Namespace) -> int:
+    if args.code not in CODES:
+        print(f"there is no code {args.code}; the codes are {', '.join(CODES)}", file=sys.stderr)
+        return 1
+    print(f"{args.code}: {CODES[args.code]}")
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; the exit code is 0 unless something was wrong or is missing."""
+    parser = argparse.ArgumentParser(prog="python -m pypto", description="Look things up in pypto.")
+    commands = parser.add_subparsers(required=True)
+    ops = commands.add_parser("ops", help="list operations, or show one's manual page")
+    ops.add_argument("name", nargs="?", help="an op or a spelling, such as row_max")
+    ops.add_argument("--missing", action="store_true", help="what the language has and this version does not")
+    ops.add_argument("--write", metavar="DIR", help="write the manual pages as Markdown")
+    ops.add_argument("--search", metavar="WORD", help="names whose page mentions a word")
+    ops.set_defaults(run=_ops)
+    explain = commands.add_parser("explain", help="what an error code means")
+    explain.add_argument("code", help="such as PL201")
+    explain.set_defaults(run=_explain)
+    args = parser.parse_args(argv)
+    try:
+        return args.run(args)
+    except PyptoError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

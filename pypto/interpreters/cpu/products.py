@@ -1,0 +1,136 @@
+"""The rules of the cube unit's ops: where operands, accumulator, bias and result lie; `panels` has the loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pypto import dtypes
+from pypto.core.ir import Eqn
+from pypto.interpreters.cpu import panels
+from pypto.interpreters.cpu.lanes import Lanes
+from pypto.interpreters.cpu.memory import _write, filled
+from pypto.interpreters.cpu.moves import tile
+from pypto.interpreters.cpu.rules import Tilewise, Unsupported
+from pypto.interpreters.cpu.text import Int
+from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
+
+if TYPE_CHECKING:
+    from pypto.interpreters.cpu.writer import Writer
+
+_DTYPES = (dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8)
+
+
+def product(*, accumulates: bool, biased: bool) -> Tilewise:
+    """The rule of a matrix product, with an accumulator in front or a bias at the end of its operands."""
+
+    def emit(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+        operands = [tile(x) for x in ins]
+        acc = operands.pop(0) if accumulates else None
+        bias = operands.pop() if biased else None
+        return [_Product(w, eqn, operands[0], operands[1], acc, bias).result()]
+
+    return Tilewise(emit)
+
+
+class _Product:
+    def __init__(self, w: Writer, eqn: Eqn, a: Tile, b: Tile, acc: Tile | None, bias: Tile | None) -> None:
+        self.w, self.eqn, self.acc, self.bias = w, eqn, acc, bias
+        if min(len(a.shape), len(b.shape)) < 2 or a.dtype not in _DTYPES:
+            raise Unsupported(f"a product of {a.dtype.name}[{a.shape}] and [{b.shape}]")
+        self.kind = panels.Kind(a.dtype, a.dtype is dtypes.BF16 and eqn.params.get("numerics", "contract") == "contract")
+        self.left = self._oriented(a, eqn.params.get("a_trans", False))
+        self.right = self._oriented(b, eqn.params.get("b_trans", False))
+        self.shape = eqn.outs[0].aval.static_shape
+
+    def _oriented(self, x: Tile, turned: bool) -> Tile:
+        """The operand with its last two axes in the order of the product."""
+        memory = self.w.materialise(x)
+        if not turned:
+            return x
+        swap = [(*values[:-2], values[-1], values[-2]) for values in (x.shape, x.valid, memory.strides)]
+        return Tile(x.dtype, swap[0], swap[1], self.w.elsewhere(memory, memory.pointer, swap[2]))  # type: ignore[arg-type]
+
+    def result(self) -> Tile:
+        w, eqn, left, right = self.w, self.eqn, self.left, self.right
+        out = eqn.outs[0].aval.dtype
+        m, k, n = left.valid[-2], left.valid[-1], right.valid[-1]
+        w.check(w.fn.compare("sle", k, right.valid[-2]), eqn, "product", [k, right.valid[-2]])
+        batch = self._batch()
+        if any(v != d for x in (left, right) for v, d in zip(x.valid[:-2], x.shape[:-2])):
+            raise Unsupported("a product of partly valid batches")
+        valid = (*self.shape[:-2], m, n)
+        wide = self.kind.wide
+        plain = out is wide and self.bias is None
+        if self.acc is not None:
+            place, valid = self._accumulator()
+        else:
+            place = w.fresh(eqn) if plain else w.reserve(wide, self.shape)
+            w.fn.zero(place.pointer, math.prod(self.shape) * wide.itemsize)
+        for index in np.ndindex(*batch):
+            self._multiply(place, index, m, n, k)
+        total = Tile(wide, self.shape, valid, place)
+        return total if plain or self.acc is not None else self._finished(total, valid)
+
+    def _batch(self) -> tuple[int, ...]:
+        batch = self.shape[:-2]
+        if math.prod(batch) > 64:
+            raise Unsupported("a product of more than 64 batches")
+        return batch
+
+    def _accumulator(self) -> tuple[Memory, tuple[Int, ...]]:
+        """Where the accumulator is, or a copy of its valid part."""
+        w, acc = self.w, self.acc
+        assert acc is not None
+        held = w.materialise(acc)
+        if acc.valid != acc.shape:
+            place = w.fresh(self.eqn)
+            w.fn.zero(place.pointer, math.prod(acc.shape) * acc.dtype.itemsize)
+            _write(w, acc, acc.shape, acc.valid, place.pointer, place.strides, None)
+            return place, acc.valid
+        place = w.fresh(self.eqn, over=acc)
+        if place.pointer != held.pointer:
+            w.move(acc, place)
+        return place, acc.valid
+
+    def _multiply(self, place: Memory, index: tuple[int, ...], m: Int, n: Int, k: Int) -> None:
+        w, fn = self.w, self.w.fn
+        a, am, ak = self._operand(self.left, index)
+        b, bk, bn = self._operand(self.right, index)
+        at = sum(i * int(s) for i, s in zip(index, place.strides))
+        c = fn.at(place.pointer, at, 4)
+        function = panels.product(w.module, self.kind)
+        size = panels.room(self.shape[-2], self.shape[-1], w.module.features)
+        scratch = w.reserve(dtypes.INT8, (size,))
+        values = (a, am, ak, b, bk, bn, c, place.strides[-2], m, n, k, scratch.pointer)
+        fn.do(f"call void @{function}({', '.join(f'{t} {x}' for (t, _), x in zip(panels.SIGNATURE, values, strict=True))})")
+
+    def _operand(self, x: Tile, index: tuple[int, ...]) -> tuple[str, Int, Int]:
+        """The matrix of a batch: pointer, and strides of its two axes."""
+        memory = x.memory
+        assert memory is not None
+        pad = len(index) - (len(x.shape) - 2)
+        at: Int = 0
+        for i, d, s in zip(index[pad:], x.shape[:-2], memory.strides[:-2]):
+            at = self.w.fn.add(at, self.w.fn.mul(0 if d == 1 else i, s))
+        return self.w.fn.at(memory.pointer, at, x.dtype.itemsize), memory.strides[-2], memory.strides[-1]
+
+    def _finished(self, total: Tile, valid: tuple[Int, ...]) -> Tile:
+        """Bias and rounding, in the valid region; everything else is zero."""
+        w, out, wide = self.w, self.eqn.outs[0].aval.dtype, self.kind.wide
+
+        def emit(e: Lanes, x: str, *bias: str) -> str:
+            return e.rounded(out, e.of(wide).add(x, bias[0]) if bias else x) if out.is_float else e.of(wide).add(x, bias[0])
+
+        operands: tuple[Any, ...] = (total,) if self.bias is None else (total, self.bias)
+        done = Tile(out, self.shape, valid, Lazy(emit, operands))
+        if valid == self.shape:
+            return Tile(out, self.shape, valid, Lazy(emit, operands, shared=w.shared(self.eqn)))
+        place = w.fresh(self.eqn)
+        zero = w.literal(out.storage.type(0), out)
+        _write(w, filled(out, self.shape, zero), self.shape, self.shape, place.pointer, place.strides, None)
+        _write(w, done, self.shape, valid, place.pointer, place.strides, None)
+        return Tile(out, self.shape, valid, place)

@@ -1,0 +1,77 @@
+"""Joining values along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pypto import dtypes
+from pypto.core.avals import TENSOR, TILE, ArrayAval, Aval, TileAval, Valid
+from pypto.core.op import Native
+from pypto.errors import ShapeError
+from pypto.interpreters.cpu import moves
+from pypto.lax.families import movement, sample_values
+
+_X = sample_values(dtypes.FP32, (3, 4))
+
+
+def _concatenate_aval(*xs: Aval, axis: int) -> Aval:
+    first = xs[0]
+    for x in xs[1:]:
+        if x.dtype is not first.dtype:
+            raise ShapeError("PL302", f"concatenate: {first} and {x}", fix="cast one side")
+        if x.rank != first.rank or any(a != b for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True)) if i != axis):
+            raise ShapeError("PL301", f"concatenate along axis {axis}: {first} and {x}", fix="only that axis may differ")
+    shape = tuple(sum(x.static_shape[i] for x in xs) if i == axis else d for i, d in enumerate(first.static_shape))
+    tiles = [x for x in xs if isinstance(x, TileAval)]
+    if not tiles:
+        return ArrayAval(shape, first.dtype)
+    valid = _concatenate_valid(*(x.valid_shape if isinstance(x, TileAval) else x.static_shape for x in xs), axis=axis)
+    level = TENSOR if all(x.level == TENSOR for x in tiles) else TILE
+    return TileAval(shape, first.dtype, level, None, None if valid == shape else valid)
+
+
+def _concatenate_valid(*valids: Valid, axis: int) -> Valid:
+    """Along the axis the valid extents add up; across it they are the same."""
+    extents: list[int | None] = []
+    for i, parts in enumerate(zip(*valids, strict=True)):
+        known = [v for v in parts if v is not None]
+        if i == axis:
+            extents.append(sum(known) if len(known) == len(parts) else None)
+        elif len(set(known)) > 1:
+            raise ShapeError(
+                "PL301",
+                f"concatenate along axis {axis}: the valid extents of axis {i} are {' and '.join(map(str, parts))}",
+                fix="give both the same valid rows, or fill them first: pl.fillpad(x, pad_value=...)",
+            )
+        else:
+            extents.append(known[0] if len(known) == len(parts) else None)
+    return tuple(extents)
+
+
+@movement(
+    cpu=moves.CONCATENATE,
+    samples=lambda: [((_X, _X + 1), {"axis": 1}), ((_X, _X), {"axis": 0})],
+    abstract=_concatenate_aval,
+    normal=lambda *xs, axis: {"axis": axis + xs[0].rank if axis < 0 else axis},
+    valid=lambda *xs, axis: _concatenate_valid(*xs, axis=axis),
+    crops=True,
+    pto=Native("pto.tconcat"),
+    golden="jax.lax.concatenate",
+    unit="vector",
+)
+def concatenate(*xs: Any, axis: int) -> Any:
+    """Join values of one dtype along an axis.
+
+    Of partly valid tiles the valid parts are joined, without a gap: the second one begins where the valid part of the first ends.
+
+    Errors:
+      PL301 for shapes that differ elsewhere, or valid extents that do.
+
+    >>> from pypto import lax
+    >>> lax.concatenate(lax.iota("INT32", 2), lax.iota("INT32", 3), axis=0)
+    Array([0, 1, 0, 1, 2], dtype=INT32)
+    """
+    _concatenate_valid(*(x.shape for x in xs), axis=axis)
+    return np.concatenate(xs, axis)

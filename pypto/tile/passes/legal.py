@@ -1,0 +1,48 @@
+"""Hold a program to its platform: the dtypes each instruction takes, and the casts the chip has."""
+
+from __future__ import annotations
+
+from pypto.core.avals import TileAval
+from pypto.core.ir import Eqn, Jaxpr
+from pypto.dtypes import DType
+from pypto.errors import ShapeError
+from pypto.platform import Platform
+from pypto.tile.passes.casts import legalise_casts
+
+
+def legalise(jaxpr: Jaxpr, platform: Platform) -> Jaxpr:
+    """The program as the platform can run it; `cpu` takes it as it is.
+
+    Errors:
+      PL305 for an operation the chip does not have for a dtype, naming the cast to write.
+    """
+    if not platform.checked:
+        return jaxpr
+    for eqn in jaxpr.walk():
+        check_dtypes(eqn, platform)
+    return legalise_casts(jaxpr, platform)
+
+
+def check_dtypes(eqn: Eqn, platform: Platform) -> None:
+    """Every tile operand of an instruction must have a dtype the chip's unit takes."""
+    native = (eqn.op.on or {}).get(platform.family)
+    if native is None:
+        return
+    for a in eqn.ins:
+        if isinstance(a.aval, TileAval) and a.aval.dtype not in native and a.aval.dtype.arithmetic:
+            raise ShapeError(
+                "PL305",
+                f"{platform.name} has no {eqn.op.name} for {a.aval.dtype.name}",
+                fix=f"compute in another dtype: pl.cast(x, pl.{_wider(a.aval.dtype, native).name}) before, and cast the result back",
+                at=eqn.source,
+            )
+
+
+def _wider(dtype: DType, native: frozenset[DType]) -> DType:
+    """The narrowest dtype of the same kind that the chip takes and that holds every value; the widest where none does."""
+    same = [d for d in native if d.is_float == dtype.is_float]
+    wide = [d for d in same if d.bits >= dtype.bits and d is not dtype]
+    holding = [d for d in wide if not d.is_float or (d.mantissa >= dtype.mantissa and d.min_exponent <= dtype.min_exponent)]
+    if not holding:
+        return max(same or native, key=lambda d: (d.bits, d.name))
+    return min(holding, key=lambda d: (d.bits, d.name))

@@ -1,0 +1,417 @@
+"""Every op of the registry: golden, traced, in a kernel, refused dtypes, valid regions and shadow bits. No op is named but by a rule."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pypto import Array, dtypes, lax
+from pypto.core.avals import ScalarAval
+from pypto.core.op import Labels, Moves, Pointwise, Ulp, Whole
+from pypto.dtypes import DTYPES, dtype_of
+from pypto.errors import PyptoError
+from tests.bits import identical
+from tests.op_runs import (
+    OPERATIONS,
+    as_tuple,
+    compute,
+    eager,
+    golden,
+    in_kernel,
+    poisoned,
+    replaced_dtype,
+    rounded,
+    samples_by_dtype,
+    traced,
+    ulps,
+    value_of,
+)
+
+every_op = pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
+SAMPLED = [op for op in OPERATIONS if op.samples()]
+every_sampled_op = pytest.mark.parametrize("op", SAMPLED, ids=lambda op: op.name)
+
+
+@every_op
+def test_every_op_that_computes_has_samples(op):
+    if op is lax.set_validshape:  # it marks tiles only: tests below and those of the executor run it
+        return
+    assert op.samples()
+    for args, params in op.samples():
+        assert set(params) <= set(op.options) and (op.variadic or len(args) == len(op.operands))
+
+
+@every_sampled_op
+def test_samples_are_the_same_every_time(op):
+    for (a, p), (b, q) in zip(op.samples(), op.samples(), strict=True):
+        assert p == q and all(identical(x, y) for x, y in zip(a, b, strict=True))
+
+
+@every_sampled_op
+def test_an_op_has_samples_of_every_dtype_it_takes(op):
+    given = {dtype_of(np.asarray(a).dtype) for args, _ in op.samples() for a in args}
+    # an index is a scalar, and no array is a mask
+    assert op.accepts is None or set(op.accepts) - {dtypes.INDEX, dtypes.MASK} <= given
+
+
+@every_sampled_op
+def test_shape_and_dtype_of_results_are_those_of_the_abstract_rule(op):
+    for args, params in op.samples():
+        rule = op.abstract_eval([value_of(a) and _aval(a) for a in args], params)
+        for found, aval in zip(eager(op, args, params), rule, strict=True):
+            assert (found.shape, found.dtype) == (aval.shape, aval.dtype.storage)
+
+
+def _aval(a):
+    return Array(a).aval
+
+
+@every_sampled_op
+def test_inputs_are_left_alone_and_results_share_no_memory_with_them(op):
+    for args, params in op.samples()[:8]:
+        before = [np.array(a) for a in args]
+        made = op.meaning(*args, **params)
+        assert all(identical(a, b) for a, b in zip(args, before, strict=True))
+        for result in made if isinstance(made, tuple) else (made,):
+            assert not any(np.shares_memory(result, a) for a in args)
+
+
+# Against JAX
+
+# Roundings of chains of operations: a bound of one unit in the last place per operation, on the sum of magnitudes.
+SUMS = {"reduce_sum", "cumsum", "matmul"}
+# Products (and the sums of exponentials) have a relative error of one unit in the last place per factor.
+PRODUCTS = {"reduce_prod", "cumprod", "integer_pow", "cumlogsumexp"}
+
+
+@pytest.mark.parametrize("op", [op for op in SAMPLED if op.golden], ids=lambda op: op.name)
+def test_results_are_those_of_jax(op):
+    compared = 0
+    for args, params in op.samples():
+        if op is lax.convert and not _jax_converts(args[0], **params):
+            continue
+        magnitude = golden(op, args, params, magnitude=True) if op.name in SUMS else None
+        for i, (found, reference) in enumerate(zip(eager(op, args, params), golden(op, args, params), strict=True)):
+            compared += 1
+            assert found.shape == reference.shape
+            assert is_golden(op, args, params, found, reference, magnitude and magnitude[i]), (args, params)
+    assert compared
+
+
+def is_golden(op, args, params, found, reference, magnitude):
+    """Equal to the bit, or as near as the op says."""
+    dtype = dtype_of(found.dtype)
+    if not dtype.is_float:
+        return np.array_equal(found, reference)
+    if op.name in SUMS:
+        steps = max(np.size(a) for a in args)
+        bound = magnitude * steps * 2.0**-24 + np.abs(reference) * 2.0 ** -(dtype.mantissa + 1)
+        return np.all(np.abs(found.astype(np.float64) - reference) <= bound)
+    if op.name in PRODUCTS:
+        steps = max(abs(params.get("y", 0)) + 1, max(np.shape(args[0])))
+        return np.all(ulps(found, reference) <= (steps if dtype is dtypes.FP32 else 1 + steps / 2**13))
+    if isinstance(op.exact, Ulp):
+        # of a narrower dtype the FP32 result is rounded once more: half a unit, and a little for the FP32 error
+        return np.all(ulps(found, reference) <= (op.exact.bound if dtype is dtypes.FP32 else 0.51))
+    return identical(found, rounded(reference, dtype))
+
+
+def _jax_converts(x, dtype, mode, overflow):
+    """Whether this is a conversion JAX has: to nearest even to floats, truncating to integers, of values that fit."""
+    floats = dtype_of(x.dtype).is_float, dtype.is_float
+    return mode == ("rint" if floats[1] else "trunc") if floats[0] else mode == "rint"
+
+
+# The same bits however it runs
+
+
+@every_sampled_op
+def test_a_traced_program_gives_the_same_bits(op):
+    for args, params in op.samples():
+        assert all(identical(a, b) for a, b in zip(traced(op, args, params), eager(op, args, params), strict=True))
+
+
+# Ops that leave elements of their results unwritten: a kernel may not store those.
+UNWRITTEN = (lax.empty, lax.gather_compare, lax.mrgsort_lists)
+
+
+@pytest.mark.parametrize("op", [op for op in SAMPLED if op not in UNWRITTEN], ids=lambda op: op.name)
+def test_a_kernel_gives_the_same_bits(op):
+    for args, params in op.samples():
+        want = eager(op, args, params)
+        assert all(identical(a, b) for a, b in zip(in_kernel(op, args, params, want), want, strict=True)), (args, params)
+
+
+# Refused dtypes
+
+
+@pytest.mark.parametrize("op", [op for op in SAMPLED if op.accepts], ids=lambda op: op.name)
+def test_every_other_dtype_is_refused_by_name(op):
+    args, params = op.samples()[0]
+    assert op.accepts is not None
+    for dtype in set(DTYPES.values()) - set(op.accepts):
+        with pytest.raises(PyptoError) as caught:
+            op.abstract_eval(replaced_dtype(args, dtype), params)
+        assert caught.value.code == "PL305" and (dtype.name in caught.value.message or dtype is dtypes.MASK) and caught.value.fix
+
+
+# Valid regions
+
+
+def crops_of(shape):
+    rows, columns = shape[-2:]
+    lead = shape[:-2]
+    return [(*lead, r, c) for r, c in {(rows, columns), (max(rows - 1, 1), columns), (1, max(columns - 2, 1)), (rows, max(columns - 1, 1))}]
+
+
+def cut(a, valid):
+    return a[tuple(slice(0, v) for v in valid)] if np.ndim(a) else a
+
+
+def aligned(valid, first, shape):
+    """The valid region of an operand that is broadcast to the first one."""
+    return tuple(1 if d == 1 else v if d == f else d for v, f, d in zip(valid, first, shape, strict=True))
+
+
+@pytest.mark.parametrize("op", [op for op in SAMPLED if isinstance(op.axes, Pointwise)], ids=lambda op: op.name)
+def test_elementwise_ops_keep_the_valid_region_and_see_nothing_outside(op):
+    for args, params in samples_by_dtype(op):
+        first = args[0].shape
+        for valid in crops_of(first):
+            regions = [aligned(valid, first, a.shape) if a.ndim else () for a in args]
+            poison = [value_of(poisoned(a, r) if a.ndim else a, r) for a, r in zip(args, regions, strict=True)]
+            wanted = eager(op, [cut(a, r) for a, r in zip(args, regions, strict=True)], params)
+            for result, want in zip(compute(op, poison, params, check=False), wanted, strict=True):
+                assert result.valid == want.shape and identical(cut(result.data, result.valid), want), (valid, params)
+
+
+def by_labels(op):
+    args, params = op.samples()[0]
+    return callable(op.axes) and isinstance(op.axes_of([_aval(a) for a in args], params), Labels | Whole)
+
+
+@pytest.mark.parametrize("op", [op for op in SAMPLED if by_labels(op)], ids=lambda op: op.name)
+def test_reductions_and_products_take_the_valid_region_only(op):
+    for args, params in samples_by_dtype(op):
+        labels = op.axes_of([_aval(a) for a in args], params)
+        names = labels.inputs if isinstance(labels, Labels) else ["ab"[: a.ndim] for a in args]
+        extents = {c: n for letters, a in zip(names, args, strict=True) for c, n in zip(letters, a.shape, strict=True)}
+        for less in [{}, *({c: n - 1} for c, n in extents.items() if n > 1), {c: max(1, n // 2) for c, n in extents.items()}]:
+            smaller = {**extents, **less}
+            regions = [
+                tuple(smaller[c] if n != 1 else 1 for c, n in zip(x, a.shape, strict=True)) for x, a in zip(names, args, strict=True)
+            ]
+            poison = [value_of(poisoned(a, r), r) for a, r in zip(args, regions, strict=True)]
+            wanted = eager(op, [cut(a, r) for a, r in zip(args, regions, strict=True)], params)
+            for result, want in zip(compute(op, poison, params, check=False), wanted, strict=True):
+                assert result.valid == want.shape and identical(cut(result.data, result.valid), want), (regions, params)
+
+
+@every_sampled_op
+def test_a_region_that_is_all_valid_stays_all_valid(op):
+    for args, params in op.samples():
+        if op.name.startswith("fillpad"):
+            continue  # the sample itself states what is valid
+        for result, want in zip(compute(op, [value_of(a) for a in args], params, check=False), eager(op, args, params), strict=True):
+            assert result.valid == want.shape and identical(result.data, want)
+
+
+@every_sampled_op
+def test_the_abstract_valid_region_is_the_one_at_run_time_where_it_is_known(op):
+    for args, params in samples_by_dtype(op):
+        if not args or np.ndim(args[0]) < 2 or op.name.startswith("fillpad"):
+            continue
+        first = args[0].shape
+        valid = tuple(max(d - 1, 1) if i == 0 else d for i, d in enumerate(first))
+        regions = [aligned(valid, first, a.shape) if np.ndim(a) == len(first) else np.shape(a) for a in args]
+        if by_labels(op) or isinstance(op.axes, Pointwise | Moves):
+            from pypto.core.ir import Var
+
+            values = [value_of(a, r) for a, r in zip(args, regions, strict=True)]
+            try:
+                made = op.abstract_eval([Var(_tile(v)).aval for v in values], params)
+            except PyptoError:
+                continue  # this region has no image under the op, which is an error by design
+            for aval, result in zip(made, compute(op, values, params, check=False), strict=True):
+                known = getattr(aval, "valid", None) or aval.shape
+                assert all(k is None or k == v for k, v in zip(known, result.valid, strict=True)), (op, known, result.valid)
+
+
+def _tile(v):
+    from tests.op_runs import _aval as aval_of_value
+
+    return aval_of_value(v)
+
+
+# Shadow bits
+
+FACTS = [-3.0, 5.0, 0.5]
+
+
+def changed(a, position, value):
+    result = np.array(a)
+    result[position] = value
+    return result
+
+
+def perturbations(args, operand, position):
+    """Other values for one element, far enough apart to show wherever the element matters; those it is compared with, too."""
+    a = args[operand]
+    kind = dtype_of(a.dtype)
+    if kind is dtypes.BOOL:
+        return [~a[position]]
+    beside = [b[position] for b in args if b is not a and np.shape(b) == np.shape(a) and b.dtype == a.dtype]
+    if kind.is_float:
+        return [*beside, *(a.dtype.type(v) for v in (a[position] + 1, -60.0, 60.0, 0.25, np.inf))]
+    low, high = int(kind.min_value), int(kind.max_value)
+    return [*beside, *(a.dtype.type(v) for v in {low, high, 1, int(a[position]) ^ 1, int(a[position]) ^ 3})]
+
+
+def influence(op, args, params, operand, position):
+    """Which elements of each result change, for one of some values, when one element of one operand changes."""
+    base = as_tuple(op.meaning(*args, **params))
+    found = [np.zeros(np.shape(b), np.bool_) for b in base]
+    for value in perturbations(args, operand, position):
+        other = [changed(a, position, value) if i == operand else a for i, a in enumerate(args)]
+        with np.errstate(all="ignore"):
+            made = as_tuple(op.meaning(*other, **params))
+        for hit, a, b in zip(found, made, base, strict=True):
+            bits = np.dtype(f"u{a.dtype.itemsize}")
+            hit |= np.ascontiguousarray(a).view(bits).reshape(a.shape) != np.ascontiguousarray(b).view(bits).reshape(b.shape)
+    return found
+
+
+def backgrounds(op, count):
+    """Small samples of one dtype, with several sets of values."""
+    args, params = next(iter(samples_by_dtype(op)), op.samples()[0])
+    yield tuple(a[:3, :4] if isinstance(op.axes, Pointwise) and np.ndim(a) == 2 else a for a in args), params
+    for args, params in itertools.islice(samples_by_dtype(op), 1, count):
+        yield tuple(a[:3, :4] if isinstance(op.axes, Pointwise) and np.ndim(a) == 2 else a for a in args), params
+
+
+def positions(a):
+    return list(np.ndindex(np.shape(a)))[:: max(1, np.size(a) // 12)]
+
+
+@every_sampled_op
+def test_shadow_bits_reach_every_element_that_depends_on_a_tainted_one(op):
+    for args, params in backgrounds(op, 4):
+        for operand, a in enumerate(args):
+            if operand in op.index or not np.ndim(a):
+                continue
+            for position in positions(a):
+                taint = np.zeros(np.shape(a), np.bool_)
+                taint[position] = True
+                values = [value_of(x, None, taint if i == operand else None) for i, x in enumerate(args)]
+                for result, hit in zip(compute(op, values, params), influence(op, args, params, operand, position), strict=True):
+                    reached = np.zeros(result.data.shape, np.bool_) if result.taint is None else result.taint
+                    assert not (hit & ~reached).any(), (operand, position, params)
+
+
+def exactly(op):
+    """Ops whose shadow bits are exactly what can change. `Whole` says "may need", and a part_ op's axes are those of its box."""
+    args, params = op.samples()[0]
+    axes = op.axes_of([_aval(a) for a in args], params)
+    return isinstance(axes, Pointwise | Moves | Labels)
+
+
+@pytest.mark.parametrize("op", [op for op in SAMPLED if exactly(op) and op.samples()[0][0]], ids=lambda op: op.name)
+def test_shadow_bits_reach_nothing_that_cannot_depend_on_a_tainted_element(op):
+    """Over all backgrounds, some value of the element shows in every element its shadow reaches: no axis is too wide."""
+    args, params = next(iter(samples_by_dtype(op)), op.samples()[0])
+    rng = np.random.default_rng(5)
+    for operand, a in enumerate(args):
+        if operand in op.index or not np.ndim(a):
+            continue
+        for position in positions(a)[:4]:
+            taint = np.zeros(np.shape(a), np.bool_)
+            taint[position] = True
+            made = compute(op, [value_of(x, None, taint if i == operand else None) for i, x in enumerate(args)], params)
+            left = [np.zeros(r.data.shape, np.bool_) if r.taint is None else r.taint.copy() for r in made]
+            for _ in range(40):
+                if not any(t.any() for t in left):
+                    break
+                shuffled = [rng.permutation(np.ravel(x)).reshape(np.shape(x)) if np.ndim(x) else x for x in args]
+                if op.taint is not None:  # a rule of its own may depend on the values
+                    shuffled = list(args)
+                left = [t & ~hit for t, hit in zip(left, influence(op, shuffled, params, operand, position), strict=True)]
+            assert not any(t.any() for t in left), (operand, position, params)
+
+
+@every_sampled_op
+def test_without_tainted_operands_nothing_is_tainted(op):
+    if op in UNWRITTEN:
+        return
+    for args, params in samples_by_dtype(op):
+        assert all(r.taint is None for r in compute(op, [value_of(a) for a in args], params))
+
+
+# Promotion
+
+JAX_DTYPES = {
+    "BOOL": np.bool_, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "UINT8": np.uint8, "UINT16": np.uint16,
+    "UINT32": np.uint32, "BF16": ml_dtypes.bfloat16, "FP16": np.float16, "FP32": np.float32,
+}  # fmt: skip
+PAIRS = list(itertools.product(JAX_DTYPES, repeat=2))
+
+
+def wider_than_jax(a, b):
+    """The one exception: UINT32 with a signed integer is INT64 here, which holds every value; JAX wraps it into INT32."""
+    return {a, b} & {"INT8", "INT16", "INT32"} != set() and "UINT32" in (a, b)
+
+
+def taken(op, *names):
+    return all(DTYPES[n] in op.accepts for n in names)
+
+
+@pytest.mark.parametrize("a, b", PAIRS, ids=lambda n: n)
+def test_arrays_promote_as_in_jax(a, b):
+    x, y = (np.ones(2, JAX_DTYPES[n]) for n in (a, b))
+    op, reference = (lax.add, jnp.add) if {a, b} != {"BOOL"} else (lax.logical_or, jnp.logical_or)
+    found, want = op(x, y), reference(x, y)
+    if wider_than_jax(a, b):
+        assert found.dtype is dtypes.INT64 and want.dtype == np.int32
+    else:
+        assert found.dtype is dtype_of(want.dtype) and identical(found, want)
+
+
+def test_uint32_with_a_signed_integer_keeps_every_value():
+    assert lax.add(np.uint32([4294967295]), np.int8([1])).tolist() == [4294967296]
+
+
+@pytest.mark.parametrize("name", JAX_DTYPES)
+@pytest.mark.parametrize("number", [True, 3, 2.5], ids=repr)
+def test_python_numbers_adapt_to_arrays_as_in_jax(name, number):
+    x = np.ones(2, JAX_DTYPES[name])
+    if name == "BOOL" and number is True:
+        assert lax.logical_or(x, number).dtype is dtypes.BOOL
+        return
+    for found, want in ((lax.mul(x, number), jnp.multiply(x, number)), (lax.mul(number, x), jnp.multiply(number, x))):
+        assert found.dtype is dtype_of(want.dtype) and identical(found, want)
+
+
+@pytest.mark.parametrize("a, b", [("INT8", "BF16"), ("FP16", "BF16"), ("UINT8", "INT8"), ("INT32", "FP16")])
+def test_comparisons_and_selections_promote_their_values_too(a, b):
+    x, y = np.array([1, 2], JAX_DTYPES[a]), np.array([2, 1], JAX_DTYPES[b])
+    assert lax.lt(x, y).tolist() == [True, False]
+    chosen = lax.select(np.array([True, False]), x, y)
+    assert chosen.dtype is lax.add(x, y).dtype and chosen.tolist() == [1.0, 1.0]
+
+
+def test_numbers_alone_take_jaxs_default_dtypes():
+    for a, b in itertools.product([True, 2, 1.5], repeat=2):
+        if not isinstance(a, bool) or not isinstance(b, bool):
+            assert lax.add(a, b).dtype is dtype_of(jnp.add(a, b).dtype)
+
+
+def test_a_scalar_array_promotes_as_an_array_and_a_number_does_not():
+    x = np.ones(2, ml_dtypes.bfloat16)
+    assert lax.add(x, np.float32(1)).dtype is dtypes.FP32 and lax.add(x, 1.0).dtype is dtypes.BF16
+    assert isinstance(Array(np.float32(1)).aval, object) and not isinstance(Array(np.float32(1)).aval, ScalarAval)
+
+
+def test_jax_was_asked_in_its_default_mode():
+    assert not jax.config.jax_enable_x64  # type: ignore[attr-defined]
