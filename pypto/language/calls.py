@@ -209,7 +209,7 @@ def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
             f"{where} is an output, and a {type(given).__name__} cannot be written in place",
             fix="pass a NumPy array, or leave it out and take the result",
         )
-    if p.is_output and any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True)):
+    if p.is_output and array.size and any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True)):
         raise CallError("PL604", f"{where} is an output, and elements of the array share memory", fix="pass an array of its own memory")
     if p.is_output and not array.flags.writeable:
         raise CallError(

@@ -15,6 +15,7 @@ from pypto.core.index import Dim
 from pypto.core.ir import Jaxpr, Literal, rename
 from pypto.core.trace import EVAL, Tracer, current_trace, tracing
 from pypto.errors import BodyError, CallError, OutputError, ShapeError, warn
+from pypto.interpreters.cpu.launch import Compiled
 from pypto.interpreters.reference import Machine
 from pypto.language import access, calls
 from pypto.language.calls import OMITTED, Call, Parameter, Signature
@@ -127,18 +128,20 @@ class Kernel:
 
     def _run(self, program: Program, call: Call) -> Any:
         chosen = config.current()
-        if chosen.executor == "cpu" and not chosen.check and program.compiled.executor == "cpu":
-            return self._run_compiled(program, call)
+        if chosen.executor == "cpu" and not chosen.check:
+            compiled = program.compiled
+            if isinstance(compiled, Compiled):
+                return self._run_compiled(program, compiled, call)
         values = self._values(call, check=chosen.check)
         Machine(program.bodies, check=chosen.check).run(program.orchestration, values)
         return calls.write_back(self.signature, call, values)
 
-    def _run_compiled(self, program: Program, call: Call) -> Any:
+    def _run_compiled(self, program: Program, compiled: Compiled, call: Call) -> Any:
         def again() -> None:
             Machine(program.bodies, check=False).run(program.orchestration, self._values(call, check=False))
 
         values = self._values(call, check=False)
-        program.compiled.run(values, again)
+        compiled.run(values, again)
         return calls.write_back(self.signature, call, values)
 
     def _values(self, call: Call, *, check: bool) -> list[Any]:

@@ -106,7 +106,9 @@ class _Reduction:
         last = 1
         for n in shape[len(kept) :]:
             last *= int(n)
-        return Tile(x.dtype, (*shape[: len(kept)], last), (*valid[: len(kept)], last), Memory(place.pointer, (*place.strides[: len(kept)], 1), place.slot))  # type: ignore[arg-type]  # fmt: skip
+        memory = Memory(place.pointer, (*place.strides[: len(kept)], 1), place.slot)  # type: ignore[arg-type]
+        extents = (*shape[: len(kept)], last)
+        return Tile(x.dtype, extents, (*valid[: len(kept)], last), memory)  # type: ignore[arg-type]
 
     # ---- along the last axis ----
 
