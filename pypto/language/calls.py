@@ -209,7 +209,7 @@ def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
             f"{where} is an output, and a {type(given).__name__} cannot be written in place",
             fix="pass a NumPy array, or leave it out and take the result",
         )
-    if p.is_output and any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True)):
+    if p.is_output and array.size and any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True)):
         raise CallError("PL604", f"{where} is an output, and elements of the array share memory", fix="pass an array of its own memory")
     if p.is_output and not array.flags.writeable:
         raise CallError(
@@ -302,13 +302,10 @@ def _buffer(a: Argument, check: bool, undeclared_writes: bool) -> Buffer:
         shape = a.array.shape
         tainted = np.zeros(shape, np.bool_) if check else None
         return Buffer(np.zeros(shape, storage), np.zeros(shape, np.bool_), tainted, name, visible=True)
-    data = (
-        np.array(a.array, storage, order="C")
-        if direction == INOUT or undeclared_writes
-        else np.ascontiguousarray(a.array.astype(storage, copy=False))
-    )
+    writes = direction == INOUT or undeclared_writes
+    data = np.array(a.array, storage, order="C") if writes else np.ascontiguousarray(a.array.astype(storage, copy=False))
     data = data.reshape(a.array.shape)  # ascontiguousarray gives 0-d arrays an axis
-    return Buffer(data, None, np.zeros(data.shape, np.bool_) if check and direction == INOUT else None, name, visible=direction == INOUT)
+    return Buffer(data, None, np.zeros(data.shape, np.bool_) if check and writes else None, name, visible=direction == INOUT)
 
 
 def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:

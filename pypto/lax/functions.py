@@ -1,9 +1,9 @@
 """Functions without an instruction, written in those that exist: expm1, log1p, tanh, logistic, erf, softplus, logaddexp.
 
-Each bound is the largest error found, rounded up: over 600 million FP32 inputs (every seventh bit pattern) and the
-neighbours of every boundary, for two operands over 6 million pairs, against the same function in FP64. Polynomials are minimax fits: Lawson's reweighted least squares in
-FP64 on Chebyshev nodes, weighted for relative error of the result, coefficients rounded to FP32 one after the other,
-lowest order first, and the rest fitted again.
+Each bound is the largest error found, rounded up, against the same function in FP64: over 600 million FP32 inputs (every
+seventh bit pattern) and the neighbours of every boundary; for two operands over 6 million pairs. Polynomials are minimax
+fits: Lawson's reweighted least squares in FP64 on Chebyshev nodes, weighted for relative error of the result,
+coefficients rounded to FP32 one after the other, lowest order first, and the rest fitted again.
 """
 
 from __future__ import annotations
