@@ -298,7 +298,7 @@ WORKLOADS = {
     ),
     "W3": Workload(matmul, matmul_tiles, matmul_jax, _normal((SQUARE, BF16), (SQUARE, BF16)), (SQUARE, F32), 1e-4),
     "W4": Workload(attention, attention_tiles, attention_jax, _normal(*[((8, 2048, 128), BF16)] * 3), ((8, 2048, 128), BF16), 2e-2),
-    "W5": Workload(quantised, quantised_tiles, quantised_jax, _normal((SQUARE, F32), (SQUARE, I8), ((1, 1024), F32)), (SQUARE, F32), 1e-4),
+    "W5": Workload(quantised, quantised_tiles, quantised_jax, _normal((SQUARE, F32), (SQUARE, I8), ((1, 1024), F32)), (SQUARE, F32), 2e-3),
     "W7": Workload(small, small_tiles, small_jax, _normal(((16, 16), F32), ((16, 16), F32)), ((16, 16), F32), 0.0, 2000),
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import pypto
 from pypto import dtypes, lax
 from pypto.core.avals import ArrayAval, RefAval, TileAval, scalar
 from pypto.core.ir import Eqn, Jaxpr, Var
-from pypto.core.op import OPS, Op, Structural
+from pypto.core.op import OPS, Moves, Op, Structural
 from pypto.core.trace import tracing
 from pypto.dtypes import DType, dtype_of
 from pypto.interpreters.reference import Machine, eval_jaxpr
@@ -110,11 +111,12 @@ def poisoned(a: np.ndarray, valid: tuple[int, ...]) -> np.ndarray:
 
 
 def samples_by_dtype(op: Op) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The first sample of every combination of dtypes and options that has more than one row and column."""
+    """The first sample of every combination of dtypes and options; where there is one, with more than one row and column."""
     seen = set()
-    for args, params in op.samples():
+    wide = [(args, params) for args, params in op.samples() if all(np.ndim(a) == 0 or min(np.shape(a)[-2:]) > 1 for a in args[:1])]
+    for args, params in wide or op.samples():
         key = (tuple(str(np.asarray(a).dtype) for a in args), repr(sorted(params.items(), key=str)))
-        if key not in seen and all(np.ndim(a) == 0 or min(np.shape(a)[-2:]) > 1 for a in args[:1]):
+        if key not in seen:
             seen.add(key)
             yield args, params
 
@@ -131,18 +133,18 @@ Call = Callable[..., Any]
 
 
 def _reduce(call: Call, x: Any, axes: Any, keepdims: bool, **_: Any) -> Any:
-    result = call(x, axes)
-    return jnp.expand_dims(result, axes) if keepdims else result
+    result = np.asarray(call(x, axes))
+    return np.expand_dims(result, axes) if keepdims else result
 
 
 def _extremum(call: Call, x: Any, axis: int, index_dtype: DType, keepdims: bool) -> Any:
-    result = call(x, axis, index_dtype.storage)
-    return jnp.expand_dims(result, axis) if keepdims else result
+    result = np.asarray(call(x, axis, np.int64))
+    return np.expand_dims(result, axis) if keepdims else result
 
 
 def _tri(call: Call, diagonal: Any, shape: Any, dtype: DType, upper: bool, **_: Any) -> Any:
-    ones = call(*shape[-2:], int(diagonal) - (1 if upper else 0))
-    return jnp.broadcast_to((1 - ones if upper else ones), shape).astype(dtype.storage)
+    ones = np.asarray(call(*shape[-2:], int(diagonal) - (1 if upper else 0)))
+    return np.broadcast_to(1 - ones if upper else ones, shape)
 
 
 CALLS: dict[str, Call] = {
@@ -157,35 +159,49 @@ CALLS: dict[str, Call] = {
     "integer_pow": lambda f, x, y: f(x, y),
     "round": lambda f, x, **options: f(x, *(jax.lax.RoundingMethod(int(m)) for m in options.values())),
     "tri": _tri,
+    "strided_slice": lambda f, x, start_indices, limit_indices, strides: f(x, start_indices, limit_indices, strides),
+    "top_k": lambda f, x, k, axis: f(x, k, axis=axis),
     "sort": lambda f, *xs, **options: f(xs, **options),
     **{f"reduce_{n}": _reduce for n in ("sum", "prod", "max", "min", "and", "or")},
     **{f"arg{n}": _extremum for n in ("max", "min")},
 }
 """How a golden is called where JAX names or orders its options otherwise."""
 
-MOVES = {"reshape", "transpose", "broadcast", "update", "concatenate", "select", "convert", "scatter_add", "scatter_mul"}
-"""Ops whose golden sees the operands in their own dtype, as it rounds where they do; the others compute in FP64."""
+MOVES = {op.name for op in OPERATIONS if isinstance(op.axes, Moves)} | {"select", "convert", "scatter_add", "scatter_mul"}
+"""Ops whose golden sees the operands in their own dtype, as it rounds where they do; the others compute in 64 bits."""
 
 
 def golden(op: Op, args: Sequence[Any], params: dict[str, Any], *, magnitude: bool = False) -> tuple[np.ndarray, ...]:
     """What JAX gives, one array per result, floats in FP64. With `magnitude`, of the absolute values: what errors are measured against."""
     assert op.golden is not None
     function = resolve(op.golden)
+    operands = [_wide(np.asarray(a), op) for a in args]
+    if magnitude:
+        operands = [np.abs(a) for a in operands]
     with jax.enable_x64(True):
-        operands = [_wide(np.asarray(a), op) for a in args]
-        operands = [jnp.abs(a) if magnitude else jnp.asarray(a) for a in operands]
         call = CALLS.get(op.name, lambda f, *xs, **options: f(*xs, **options))
-        made = call(function, *operands, **params)
-        return tuple(map(np.asarray, made)) if isinstance(made, tuple | list) else (np.asarray(made),)
+        made = call(function, *(jnp.asarray(a) for a in operands), **{k: _theirs(v) for k, v in params.items()})
+    return tuple(np.asarray(m) for m in (made if isinstance(made, tuple | list) else (made,)))
+
+
+def _theirs(option: Any) -> Any:
+    """An option as JAX spells it."""
+    if dataclasses.is_dataclass(option) and hasattr(jax.lax, type(option).__name__):
+        return getattr(jax.lax, type(option).__name__)(**{f.name: getattr(option, f.name) for f in dataclasses.fields(option)})
+    return option
 
 
 def _wide(a: np.ndarray, op: Op) -> np.ndarray:
-    return a.astype(np.float64) if dtype_of(a.dtype).is_float and op.name not in MOVES else a
+    """Floats in FP64 and integers in INT64, of which the low bits are the answer: one compilation in JAX serves all of them."""
+    dtype = dtype_of(a.dtype)
+    if op.name in MOVES or dtype is dtypes.BOOL or dtype is dtypes.UINT64:
+        return a
+    return a.astype(np.float64 if dtype.is_float else np.int64)
 
 
 def rounded(reference: np.ndarray, dtype: DType) -> np.ndarray:
     """An FP64 result as the contract rounds it: to FP32 as the unit computes, then to a narrower dtype."""
-    if not dtype.is_float or reference.dtype != np.float64:
+    if reference.dtype != np.float64:
         return reference.astype(dtype.storage)
     with np.errstate(all="ignore"):
         return reference.astype(np.float32).astype(dtype.storage)
@@ -197,5 +213,6 @@ def ulps(found: np.ndarray, reference: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         exponent = np.maximum(np.floor(np.log2(np.abs(reference))), dtype.min_exponent)
         distance = np.abs(found.astype(np.float64) - reference) / np.exp2(exponent - dtype.mantissa)
-    same = (found.astype(np.float64) == reference) | (np.isnan(found.astype(np.float64)) & np.isnan(reference))
+    wide, nearest = found.astype(np.float64), rounded(reference, dtype).astype(np.float64)
+    same = (wide == nearest) & np.isinf(nearest) | (np.isnan(wide) & np.isnan(nearest)) | (wide == reference)
     return np.where(same, 0.0, np.nan_to_num(distance, nan=np.inf))

@@ -142,7 +142,6 @@ USES = {
     "float": float,
     "index": lambda x: [0][x],
     "array": np.asarray,
-    "iter": list,
     "ufunc": lambda x: np.exp(x),
 }
 

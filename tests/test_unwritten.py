@@ -197,9 +197,20 @@ def launches_an_unwritten_number_of_blocks(n: I4, out: pl.Out[I4]):
         out[i] = 0
 
 
+@pl.jit
+def creates_a_buffer_of_unwritten_size(n: I4, out: pl.Out[I4]):
+    counts = pl.create_tensor([1], dtype=pl.INT32)
+    buffer = pl.create_tensor([pl.read(counts, [0])], dtype=pl.INT32)  # refused
+    out[:] = n
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.range(pl.tensor.dim(buffer, 0)):
+            buffer[i] = 0
+
+
 @pytest.mark.parametrize(
     ("kernel", "at"),
     [
+        (creates_a_buffer_of_unwritten_size, "pl.create_tensor([pl.read(counts, [0])], dtype=pl.INT32)"),
         (indexes_with_an_unwritten_element, "pl.read(n, [pl.read(t, [0])])"),
         (loops_to_an_unwritten_bound, "pl.range(pl.read(t, [0]))"),
         (branches_on_an_unwritten_element, "pl.read(t, [0]) > 0"),
@@ -321,80 +332,3 @@ def test_what_nobody_can_see_is_not_reported(kernel, expected):
     with reports():
         assert kernel(XX, sevens(2, 4)).tolist() == expected.tolist()
         assert kernel.eager(XX, sevens(2, 4)).tolist() == expected.tolist()
-
-
-# Integer division by zero.
-
-
-@pl.jit
-def divides_tiles(a: I4, b: I4, out: pl.Out[I4]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        out[:] = pl.div(a, b)  # refused
-
-
-@pl.jit
-def divides_scalars(a: I4, b: I4, out: pl.Out[I4]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        for i in pl.range(4):
-            out[i] = pl.read(a, [i]) // pl.read(b, [i])  # refused
-
-
-@pl.jit
-def takes_remainders(a: I4, b: I4, out: pl.Out[I4]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        for i in pl.range(4):
-            out[i] = pl.read(a, [i]) % pl.read(b, [i])  # refused
-
-
-@pl.jit
-def divides_floats(a: V4, b: V4, out: pl.Out[V4]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        out[:] = pl.div(a, b)
-
-
-A, B = np.array([7, -7, 5, -(2**31)], np.int32), np.array([2, 2, -2, -1], np.int32)
-ZERO = np.array([2, 0, -2, 3], np.int32)
-
-
-def test_tiles_divide_toward_zero_and_wrap_at_the_end():
-    assert divides_tiles(A, B).tolist() == [3, -3, -2, -(2**31)]
-
-
-def test_scalars_divide_as_python_does():
-    assert divides_scalars(A[:3].repeat([1, 1, 2]), B[:3].repeat([1, 1, 2])).tolist() == [7 // 2, -7 // 2, 5 // -2, 5 // -2]
-    assert takes_remainders(A[:3].repeat([1, 1, 2]), B[:3].repeat([1, 1, 2])).tolist() == [7 % 2, -7 % 2, 5 % -2, 5 % -2]
-
-
-@pytest.mark.parametrize(
-    ("kernel", "at"),
-    [
-        (divides_tiles, "pl.div(a, b)"),
-        (divides_scalars, "pl.read(a, [i]) // pl.read(b, [i])"),
-        (takes_remainders, "pl.read(a, [i]) % pl.read(b, [i])"),
-    ],
-)
-def test_an_integer_division_by_zero_is_refused_in_checked_runs(kernel, at):
-    untouched("PL704", kernel, A.copy(), ZERO.copy(), sevens(4, dtype=np.int32), at=at)
-    untouched("PL704", kernel.eager, A.copy(), ZERO.copy(), sevens(4, dtype=np.int32), at=at)
-
-
-@pytest.mark.parametrize("kernel", [divides_tiles, divides_scalars, takes_remainders])
-def test_an_integer_division_by_zero_is_zero_in_unchecked_runs(kernel):
-    with pypto.override(check=False):
-        assert kernel(A, ZERO).tolist()[1] == 0
-
-
-def test_a_float_division_by_zero_is_infinite():
-    assert divides_floats(f32(1, -1, 2, 0.5), f32(0, 0, 1, 0)).tolist() == [np.inf, -np.inf, 2, np.inf]
-
-
-@pl.jit
-def divides_padding(a: I4, b: I4, out: pl.Out[I4]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        t = pl.div(pl.load(a, [0], [4], valid_shape=[1]), pl.load(b, [0], [4], valid_shape=[1]))
-        out[:] = a
-        out[:] = t
-
-
-def test_a_division_by_zero_in_the_padding_is_not_reported():
-    assert divides_padding(A, ZERO).tolist() == [3, *A[1:].tolist()]

@@ -127,7 +127,7 @@ class Op:
       normal: `(*avals, **params) -> params`: the options as equations hold them (axes counted from 0, defaults filled in).
       crops: the meaning sees the valid region only: of all operands (True), and its result is put back into the full shape;
         or of the operands at these positions.
-      sees_valid: the meaning takes the valid shape of its first operand as keyword `valid`.
+      sees_valid: the meaning takes the valid shape of its first operand as keyword `valid`, unless the call gives one.
       taint: how shadow bits pass through, where the axes do not say it: `(taints, arrays, params)` -> bool array or None.
       hazard: `(*arrays) -> (text, mask)`: elements for which the contract calls the op an error in checked runs.
       faults: `(*arrays, **params) -> Fault or None`: elements of the valid region of an operand that are an error in checked runs.

@@ -75,7 +75,7 @@ class Machine:
         avals = [a.aval for a in eqn.ins]
         seen = [v.cropped() if op.crops is True or (op.crops and i in op.crops) else v for i, v in enumerate(ins)]
         arrays, taints = [v.data for v in seen], [v.taint for v in seen]
-        given = {**params, "valid": ins[0].valid} if op.sees_valid else params
+        given = {**params, "valid": ins[0].valid} if op.sees_valid and params.get("valid") is None else params
         with np.errstate(all="ignore"):
             made = op.meaning(*arrays, **given)
         results = [np.asarray(r) for r in (made if isinstance(made, tuple) else (made,))]

@@ -73,9 +73,10 @@ def boxes(mask: np.ndarray) -> Iterator[str]:
 
 
 def _boxes(mask: np.ndarray) -> Iterator[tuple[tuple[int, int], ...]]:
+    if not mask.any():
+        return
     if mask.ndim == 0:
-        if mask:
-            yield ()
+        yield ()
         return
     # runs of equal slices along the first axis, each taken apart along the others
     changes = (mask[1:] != mask[:-1]).any(axis=tuple(range(1, mask.ndim)))

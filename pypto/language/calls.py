@@ -302,13 +302,10 @@ def _buffer(a: Argument, check: bool, undeclared_writes: bool) -> Buffer:
         shape = a.array.shape
         tainted = np.zeros(shape, np.bool_) if check else None
         return Buffer(np.zeros(shape, storage), np.zeros(shape, np.bool_), tainted, name, visible=True)
-    data = (
-        np.array(a.array, storage, order="C")
-        if direction == INOUT or undeclared_writes
-        else np.ascontiguousarray(a.array.astype(storage, copy=False))
-    )
+    writes = direction == INOUT or undeclared_writes
+    data = np.array(a.array, storage, order="C") if writes else np.ascontiguousarray(a.array.astype(storage, copy=False))
     data = data.reshape(a.array.shape)  # ascontiguousarray gives 0-d arrays an axis
-    return Buffer(data, None, np.zeros(data.shape, np.bool_) if check and direction == INOUT else None, name, visible=direction == INOUT)
+    return Buffer(data, None, np.zeros(data.shape, np.bool_) if check and writes else None, name, visible=direction == INOUT)
 
 
 def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:

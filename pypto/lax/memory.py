@@ -111,7 +111,7 @@ def _alloc_aval(*dynamic: Aval, shape: tuple[int | None, ...], dtype: DType, spa
     return RefAval(extents(shape), dtype, space)
 
 
-@structural(abstract=_alloc_aval, pto=No("the runtime allocates"), show=_show_alloc)
+@structural(abstract=_alloc_aval, index=tuple(range(16)), pto=No("the runtime allocates"), show=_show_alloc)
 def alloc(*dynamic: Any, shape: tuple[int | None, ...], dtype: DType, space: Space, init: Any = None, name: str = "") -> Any:
     """A new buffer. Extents that are None in `shape` are the operands, in order. It reads as zero until written."""
 
@@ -174,6 +174,7 @@ def _reshape_view_aval(ref: Aval, *dynamic: Aval, shape: tuple[int | None, ...])
     abstract=_reshape_view_aval,
     refs=(0,),
     valid=lambda x, *dynamic, shape, old: reshape_valid(old, x, shape),
+    index=tuple(range(1, 17)),
     pto=Native("pto.make_tensor_view"),
 )
 def reshape_view(ref: Any, *dynamic: Any, shape: tuple[int | None, ...]) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import platform
+import sys
 from functools import cache
 from typing import Any
 
@@ -30,7 +32,18 @@ def _machine(target: Target) -> Any:
 
 def enabled(target: Target) -> frozenset[str]:
     """The features that are switched on."""
-    return frozenset(f[1:] for f in target[1].split(",") if f.startswith("+"))
+    found = frozenset(f[1:] for f in target[1].split(",") if f.startswith("+"))
+    return found | {"amx-granted"} if "amx-tile" in found and tiles_granted() else found
+
+
+@cache
+def tiles_granted() -> bool:
+    """Whether this process may use AMX tiles: on Linux the kernel has to be asked once."""
+    try:
+        request = ctypes.CDLL(None, use_errno=True).syscall
+    except (AttributeError, OSError):
+        return False
+    return sys.platform == "linux" and platform.machine() == "x86_64" and request(158, 0x1023, 18) == 0
 
 
 class Code:

@@ -154,7 +154,9 @@ def _concatenate(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
 
 
 def _fillpad(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
-    x = tile(ins[0])
+    x, given = tile(ins[0]), eqn.params.get("valid")
+    if given is not None:  # the call says what is valid
+        x = Tile(x.dtype, x.shape, tuple(given), Lazy(identity, (x,)))
     pad = w.literal(np.asarray(x.dtype.pad(eqn.params["pad"])).astype(x.dtype.storage), x.dtype)
     if x.valid == x.shape:
         return [Tile(x.dtype, x.shape, x.shape, Lazy(identity, (x,)))]

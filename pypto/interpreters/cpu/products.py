@@ -10,7 +10,7 @@ import numpy as np
 
 from pypto import dtypes
 from pypto.core.ir import Eqn
-from pypto.interpreters.cpu import panels
+from pypto.interpreters.cpu import amx, panels
 from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.memory import _write, filled
 from pypto.interpreters.cpu.moves import tile
@@ -102,8 +102,11 @@ class _Product:
         b, bk, bn = self._operand(self.right, index)
         at = sum(i * int(s) for i, s in zip(index, place.strides))
         c = fn.at(place.pointer, at, 4)
-        function = panels.product(w.module, self.kind)
+        tiles = amx.suits(self.kind, w.module.features)
+        function = (amx if tiles else panels).product(w.module, self.kind)
         size = panels.room(self.shape[-2], self.shape[-1], w.module.features)
+        if tiles:
+            size = max(size, amx.room(self.shape[-1], self.left.shape[-1], self.left.dtype.itemsize))
         scratch = w.reserve(dtypes.INT8, (size,))
         values = (a, am, ak, b, bk, bn, c, place.strides[-2], m, n, k, scratch.pointer)
         fn.do(f"call void @{function}({', '.join(f'{t} {x}' for (t, _), x in zip(panels.SIGNATURE, values, strict=True))})")
