@@ -14,7 +14,7 @@ from tests.both import differs, op_program, samples_of
 
 COMPILED = sorted(name for name, op in OPS.items() if isinstance(op.cpu, Lanewise | Tilewise))
 LANEWISE = [name for name in COMPILED if isinstance(OPS[name].cpu, Lanewise) and name not in ("convert", "select")]
-PLAIN = [dtypes.DTYPES[n] for n in "FP32 FP16 BF16 INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 BOOL".split()]
+PLAIN = [dtypes.DTYPES[n] for n in ["FP32", "FP16", "BF16", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL"]]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1.5, -2.5, 65504.0, 65519.0, 65520.0, 3e38, 1e-45, -1e-45, 6e-8, 2.9e-8]
 SPECIAL += [2.0**31, -(2.0**31), 2.0**31 - 128, 127.5, -128.5, 255.5, 32767.5, -32769.0, 2.0**63, 2.0**64, 8388609.0, 1e-40]
 
@@ -103,7 +103,9 @@ def test_casts_agree_from_a_dtype_to_every_other(source):
     assert found == []
 
 
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (7, 33, 35), (8, 64, 32), (9, 300, 33), (1, 257, 31), (40, 3, 70), (32, 192, 64), (64, 64, 32)])
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(1, 1, 1), (7, 33, 35), (8, 64, 32), (9, 300, 33), (1, 257, 31), (40, 3, 70), (32, 192, 64), (64, 64, 32)]
+)
 @pytest.mark.parametrize("dtype", [dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8], ids=str)
 @pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True), (True, True)], ids=str)
 def test_a_product_agrees_for_every_shape_and_orientation(m, k, n, dtype, flags):

@@ -120,7 +120,17 @@ class _Writer:
     # ---- inside regions ----
 
     def _inner(self, indent: int, depth: int, loops: list[str]) -> None:
-        simple = [self._assign, self._assign, self._in_place, self._in_place, self._alias, self._call, self._valid, self._scalar, self._store]
+        simple = [
+            self._assign,
+            self._assign,
+            self._in_place,
+            self._in_place,
+            self._alias,
+            self._call,
+            self._valid,
+            self._scalar,
+            self._store,
+        ]
         for _ in range(self.rng.randint(1, 3)):
             if depth and self.rng.random() < 0.4:
                 self.rng.choice([self._loop, self._loop, self._branch, self._stateful])(indent, depth, loops)

@@ -2,7 +2,8 @@
 
 Each bound is the largest error found, rounded up: over 600 million FP32 inputs (every seventh bit pattern) and the
 neighbours of every boundary, for two operands over 6 million pairs, against the same function in FP64. Polynomials are
-minimax fits: Lawson's reweighted least squares in FP64 on Chebyshev nodes, weighted for relative error of the result, coefficients rounded to FP32 one after the other,
+minimax fits: Lawson's reweighted least squares in FP64 on Chebyshev nodes, weighted for relative error of the result,
+coefficients rounded to FP32 one after the other,
 lowest order first, and the rest fitted again.
 """
 
