@@ -14,7 +14,9 @@ from tests.both import differs, op_program, samples_of
 
 COMPILED = sorted(name for name, op in OPS.items() if isinstance(op.cpu, Lanewise | Tilewise))
 LANEWISE = [name for name in COMPILED if isinstance(OPS[name].cpu, Lanewise) and name not in ("convert", "select")]
-PLAIN = [dtypes.DTYPES[n] for n in ["FP32", "FP16", "BF16", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL"]]
+PLAIN = [
+    dtypes.DTYPES[n] for n in ["FP32", "FP16", "BF16", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL"]
+]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1.5, -2.5, 65504.0, 65519.0, 65520.0, 3e38, 1e-45, -1e-45, 6e-8, 2.9e-8]
 SPECIAL += [2.0**31, -(2.0**31), 2.0**31 - 128, 127.5, -128.5, 255.5, 32767.5, -32769.0, 2.0**63, 2.0**64, 8388609.0, 1e-40]
 
