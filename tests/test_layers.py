@@ -125,7 +125,8 @@ def test_import_loads_no_golden_and_no_test_library(module):
 
 
 def test_import_takes_less_than_three_tenths_of_a_second():
-    program = "import time; start = time.perf_counter(); import pypto; print(time.perf_counter() - start)"
+    # processor time: other processes on the machine do not count, and an import waits for nothing else
+    program = "import time; start = time.process_time(); import pypto; print(time.process_time() - start)"
     best = min(float(run(program)) for _ in range(5))
     assert best < 0.3, f"import pypto takes {best:.3f} s at best; `python -X importtime -c 'import pypto'` shows where"
 

@@ -18,18 +18,23 @@ _NOTICE = "<!-- Made by `python -m pypto ops --write docs/ops` from the objects 
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """A docstring as Markdown: doctests become Python blocks followed by what they print."""
+    """A docstring as Markdown. Its examples stay as they are: the tests of docstrings run them."""
+    example: list[str] = []
     for part in doctest.DocTestParser().parse(text):
+        if not isinstance(part, str):
+            first, *rest = part.source.rstrip("\n").split("\n")
+            example += [f">>> {first}", *(f"... {line}" for line in rest), *part.want.rstrip("\n").split("\n")]
+        elif part.strip() and example:
+            yield _session(example)
+            example = []
         if isinstance(part, str):
             yield from _prose(part)
-            continue
-        source = part.source.rstrip("\n")
-        shown = (
-            f"print(repr({source}))" if part.want and "\n" not in source and not source.startswith(("print(", "for ", "with ")) else source
-        )
-        yield f"```python\n{shown}\n```"
-        if part.want:
-            yield "```text\n" + part.want.rstrip("\n") + "\n```"
+    if example:
+        yield _session(example)
+
+
+def _session(lines: list[str]) -> str:
+    return "```pycon\n" + "\n".join(line for line in lines if line) + "\n```"
 
 
 def _prose(text: str) -> Iterator[str]:
@@ -41,26 +46,14 @@ def _prose(text: str) -> Iterator[str]:
         out: list[str] = []
         for line in lines:
             if line.endswith(":") and not line.startswith(" "):
-                out.append(("\n" if out else "") + f"**{line[:-1]}**\n")
-                out.append("")
+                out += [*([""] if out else []), f"**{line[:-1]}**", ""]
             elif line.startswith("  ") and _ENTRY.match(line):
                 out.append(f"- {line.strip()}")
             elif line.startswith("  "):
-                out[-1] += ("" if out[-1].endswith("\n") else " ") + line.strip()
+                out[-1] += (" " if out[-1] else "") + line.strip()
             else:
                 out.append(line)
         yield "\n".join(out)
-
-
-def _merged(blocks: Iterator[str]) -> list[str]:
-    """Consecutive Python blocks without output in between are one block."""
-    out: list[str] = []
-    for b in blocks:
-        if out and b.startswith("```python") and out[-1].startswith("```python"):
-            out[-1] = out[-1].removesuffix("\n```") + b.removeprefix("```python")
-        else:
-            out.append(b)
-    return out
 
 
 def section(name: str, target: Any) -> str:
@@ -68,8 +61,8 @@ def section(name: str, target: Any) -> str:
     if isinstance(target, Op):
         head, doc = f"## {name}\n\n`{target.name}{_plain(target.signature)}`", target.doc
         table = ["| | |", "|---|---|", *(f"| {label} | {text} |" for label, text in facts(target))]
-        return "\n\n".join([head, *_merged(_blocks(doc)), "\n".join(table)])
-    return "\n\n".join([f"## {name}\n\n`{name}{_plain(inspect.signature(target))}`", *_merged(_blocks(inspect.getdoc(target) or ""))])
+        return "\n\n".join([head, *_blocks(doc), "\n".join(table)])
+    return "\n\n".join([f"## {name}\n\n`{name}{_plain(inspect.signature(target))}`", *_blocks(inspect.getdoc(target) or "")])
 
 
 def _plain(signature: inspect.Signature) -> str:
@@ -97,8 +90,7 @@ def pages() -> dict[str, str]:
     result = {}
     for room, members in sorted(_rooms().items()):
         sections = [section(name, members[name]) for name in sorted(members)]
-        needs = "```python\nimport numpy as np\n\nimport pypto\nfrom pypto import lax\n```"
-        result[f"{room}.md"] = "\n\n".join([_NOTICE, f"# {room}", needs, *sections]) + "\n"
+        result[f"{room}.md"] = "\n\n".join([_NOTICE, f"# {room}", *sections]) + "\n"
     index = ["# Operations", "", "| page | operations |", "|---|---|"]
     index += [f"| [{room}]({room}.md) | {', '.join(sorted(members))} |" for room, members in sorted(_rooms().items())]
     result["README.md"] = "\n".join([_NOTICE, "", *index]) + "\n"
