@@ -1,6 +1,6 @@
 """How long it takes to import, trace, lower and call: against the number of operations and the depth of the nest.
 
-    python -m benchmarks.trace
+python -m benchmarks.trace
 """
 
 from __future__ import annotations

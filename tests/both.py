@@ -25,7 +25,11 @@ def zeros(rank: int) -> tuple[Literal, ...]:
 
 
 def op_program(
-    op: Op, arrays: Sequence[np.ndarray], params: dict[str, Any], valids: Sequence[tuple[int, ...] | None] | None = None, dynamic: bool = False
+    op: Op,
+    arrays: Sequence[np.ndarray],
+    params: dict[str, Any],
+    valids: Sequence[tuple[int, ...] | None] | None = None,
+    dynamic: bool = False,
 ) -> tuple[Jaxpr, dict[str, Jaxpr]]:
     """An orchestration that launches one kernel: load the operands, apply the op, store the valid part of each result.
 
@@ -100,7 +104,9 @@ def outcome(run: Any) -> Any:
         return error.code, error.message, error.source and (error.source.file, error.source.line)
 
 
-def differs(op: Op, arrays: Sequence[np.ndarray], params: dict[str, Any], valids: Any = None, *, dynamic: bool = False, target: Any = None) -> str:
+def differs(
+    op: Op, arrays: Sequence[np.ndarray], params: dict[str, Any], valids: Any = None, *, dynamic: bool = False, target: Any = None
+) -> str:
     """How the executors disagree about one application of an op; empty if they do not. `fallback: ...` where there is no code."""
     program, kernels = op_program(op, arrays, params, valids, dynamic)
     compiled: Compiled | Fallback = compile_program(program, kernels, target)

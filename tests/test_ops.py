@@ -84,7 +84,8 @@ PRODUCTS = {"reduce_prod", "cumprod", "integer_pow", "cumlogsumexp"}
 @pytest.mark.parametrize("op", [op for op in SAMPLED if op.golden], ids=lambda op: op.name)
 def test_results_are_those_of_jax(op):
     compared = 0
-    for args, params in itertools.islice(samples_by_dtype(op), 60):
+    samples = list(samples_by_dtype(op))
+    for args, params in samples[:: 1 + len(samples) // 20]:  # JAX compiles for each: about twenty of them, spread over all
         if op is lax.convert and not _jax_converts(args[0], **params):
             continue
         magnitude = golden(op, args, params, magnitude=True) if op.name in SUMS else None

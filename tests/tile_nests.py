@@ -78,7 +78,9 @@ class _Writer:
 
     def _outer_loop(self, indent: int, depth: int, loops: list[str]) -> None:
         index = self._fresh("i")
-        self._write(indent, f"for {index} in pl.{self.rng.choice(['range', 'range', 'parallel', 'unroll'])}({self._bounds()}):")
+        bounds = self._bounds()
+        kind = self.rng.choice(["range", "range", "parallel"] if "p" in bounds else ["range", "parallel", "unroll"])
+        self._write(indent, f"for {index} in pl.{kind}({bounds}):")
         self._outer(indent + 1, depth - 1, [*loops, index])
 
     def _outer_branch(self, indent: int, depth: int, loops: list[str]) -> None:
@@ -120,7 +122,7 @@ class _Writer:
     # ---- inside regions ----
 
     def _inner(self, indent: int, depth: int, loops: list[str]) -> None:
-        simple = [self._assign, self._assign, self._in_place, self._in_place, self._alias, self._call, self._valid, self._scalar, self._store]
+        simple = [self._assign, self._in_place, self._in_place, self._alias, self._call, self._valid, self._scalar, self._store]
         for _ in range(self.rng.randint(1, 3)):
             if depth and self.rng.random() < 0.4:
                 self.rng.choice([self._loop, self._loop, self._branch, self._stateful])(indent, depth, loops)

@@ -100,7 +100,9 @@ class Machine:
         if op.valid is None or not any(shapes):
             return shapes
         operands = [v.valid if v.data.ndim or i not in op.index else int(v.data) for i, v in enumerate(ins)]
-        extra = {"old": ins[0].data.shape} if op.valid_sees_shape else {}
+        extra: dict[str, Any] = {"old": ins[0].data.shape} if op.valid_sees_shape else {}
+        if op.valid_sees_shapes:
+            extra["shapes"] = tuple(v.data.shape for v in ins)
         valid = op.valid(*operands, **params, **extra)
         return valid if len(shapes) > 1 else (tuple(valid),)
 
@@ -175,7 +177,7 @@ class Machine:
 
     def _part(self, eqn: Eqn, ins: Sequence[Any]) -> tuple[int, ...] | None:
         """The valid region of a view; None where the handle is valid everywhere."""
-        return None if ins[0].valid is None else self.valids(eqn.op, ins, eqn.params, [eqn.outs[0].aval.static_shape])[0]
+        return None if ins[0].valid is None else self.valids(eqn.op, ins, eqn.params, [ins[0].data.shape])[0]
 
     def valid_view(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
         ref, extra = ins[0], iter(ins[1:])
@@ -347,7 +349,8 @@ class Machine:
             return
         for v in ins:
             if v.data.shape == mask.shape:
-                mask = mask & (True if v.taint is None else ~v.taint)
+                unseen = either(v.taint, outside(v.data.shape, v.valid))
+                mask = mask if unseen is None else mask & ~unseen
         if np.any(mask):
             where = f" at {[int(i[0]) for i in np.nonzero(mask)]}" if mask.ndim else ""
             raise NumericsError("PL704", f"{eqn.op.name}: {what}{where}", fix="guard it, or select a safe operand first", at=eqn.source)

@@ -201,6 +201,8 @@ class _Carries:
     def _leaf(self, leaf: Leaf, after: Any) -> Callable[[list[Any]], Any]:
         trace = self.trace
         if isinstance(after, Unset):
+            if isinstance(leaf.inside, Value) and carry.uses(trace, self.scope.eqns, leaf.inside.var):
+                raise after.error()  # the next turn reads it
             return lambda outs: Unset(leaf.name, after.why or "the last turn of the loop may leave it unset")
         if isinstance(leaf.inside, Value):
             if isinstance(after, Value) and trace.resolved(after.var) is leaf.inside.var:

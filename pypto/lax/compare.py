@@ -98,7 +98,8 @@ def _select_aval(mask: Aval, x: Aval, y: Aval) -> Aval:
     shape = broadcast_shapes("select", [a.shape for a in operands])
     valid = None
     if any(isinstance(a, TileAval) and a.valid is not None for a in operands):
-        valid = broadcast_valid(*(a.valid_shape if isinstance(a, TileAval) else a.shape for a in operands))
+        valids = [a.valid_shape if isinstance(a, TileAval) else a.shape for a in operands]
+        valid = broadcast_valid(*valids, shapes=[a.shape for a in operands])
     return result_aval("select", operands, shape, value.dtype, valid)
 
 
@@ -128,7 +129,7 @@ def _select_samples() -> list[Any]:
     abstract=_select_aval,
     axes=Pointwise(),
     exact=Exact("movement"),
-    valid=lambda mask, x, y: broadcast_valid(x, y, mask),
+    valid=lambda mask, x, y, shapes: broadcast_valid(x, y, mask, shapes=(*shapes[1:], shapes[0])),
     prepare=_prepare_select,
     taint=_select_taint,
     pto=Native("pto.tsel"),

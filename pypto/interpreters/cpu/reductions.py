@@ -106,7 +106,8 @@ class _Reduction:
         last = 1
         for n in shape[len(kept) :]:
             last *= int(n)
-        return Tile(x.dtype, (*shape[: len(kept)], last), (*valid[: len(kept)], last), Memory(place.pointer, (*place.strides[: len(kept)], 1), place.slot))  # type: ignore[arg-type]  # fmt: skip
+        flat = Memory(place.pointer, (*place.strides[: len(kept)], 1), place.slot)
+        return Tile(x.dtype, (*shape[: len(kept)], last), (*valid[: len(kept)], last), flat)  # type: ignore[arg-type]
 
     # ---- along the last axis ----
 

@@ -16,6 +16,7 @@ from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var, free_vars
 from pypto.dtypes import DType
 from pypto.interpreters.cpu import blocks, memory
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
+from pypto.interpreters.cpu.needs import Arena, meet, safe, used, uses, weight
 from pypto.interpreters.cpu.nest import Nest, Place
 from pypto.interpreters.cpu.rules import Lanewise, Tilewise, Unsupported
 from pypto.interpreters.cpu.text import Function, Int, constant
@@ -48,32 +49,6 @@ MOST = 64
 """How many ops one loop computes at most: more would only wait for registers."""
 
 
-class Arena:
-    """Offsets of on-chip values: first fit, free again when the last reference to a slot is gone."""
-
-    def __init__(self) -> None:
-        self.free: list[tuple[int, int]] = []
-        self.end = 0
-
-    def take(self, size: int) -> Slot:
-        size = max(64, (size + 63) // 64 * 64)
-        for i, (offset, room) in enumerate(self.free):
-            if room >= size:
-                self.free[i : i + 1] = [(offset + size, room - size)] if room > size else []
-                return Slot(offset, size, self._back)
-        offset, self.end = self.end, self.end + size
-        return Slot(offset, size, self._back)
-
-    def _back(self, offset: int, size: int) -> None:
-        merged: list[tuple[int, int]] = []
-        for o, s in sorted([*self.free, (offset, size)]):
-            if merged and merged[-1][0] + merged[-1][1] == o:
-                merged[-1] = (merged[-1][0], merged[-1][1] + s)
-            else:
-                merged.append((o, s))
-        self.free = merged
-
-
 class Writer:
     """Writes the body of one function."""
 
@@ -92,7 +67,7 @@ class Writer:
 
     def block(self, jaxpr: Jaxpr) -> list[Value]:
         """Write a body; returns the values of its outputs, which may still be unwritten."""
-        own, borrowed = _uses(jaxpr)
+        own, borrowed = uses(jaxpr)
         self.left.append(own)
         self.borrowed.append(borrowed)
         for eqn in jaxpr.eqns:
@@ -172,7 +147,8 @@ class Writer:
         out = eqn.outs[0]
         source, target = eqn.ins[rule.first].aval.dtype, out.aval.dtype
         params = {**eqn.params, "source": source, "target": target} if rule.takes_params else {}
-        register_kind(source), register_kind(target)
+        for dtype in (source, target):
+            register_kind(dtype)  # refuses what has no register
 
         def emit(e: Lanes, *xs: str) -> str:
             result = rule.emit(e.of(source), *xs, **params)
@@ -186,12 +162,12 @@ class Writer:
         valids = [x.valid for x in operands[rule.first :] if isinstance(x, Tile)] or [x.valid for x in operands if isinstance(x, Tile)]
         valid = self.spanned(valids)
         shared = self.shared(eqn)
-        weight = 1 + sum(_weight(x) for x in operands)
-        while weight > MOST:
-            heaviest = max((x for x in operands if isinstance(x, Tile)), key=_weight)
-            weight -= _weight(heaviest)
+        total = 1 + sum(weight(x) for x in operands)
+        while total > MOST:
+            heaviest = max((x for x in operands if isinstance(x, Tile)), key=weight)
+            total -= weight(heaviest)
             self.materialise(heaviest)
-        return Tile(target, out.aval.static_shape, valid, Lazy(emit, operands, shared, weight=weight))
+        return Tile(target, out.aval.static_shape, valid, Lazy(emit, operands, shared, weight=total))
 
     def spanned(self, valids: Sequence[tuple[Int, ...]]) -> tuple[Int, ...]:
         """The valid region of a broadcast: the first operand that spans an axis decides."""
@@ -256,7 +232,7 @@ class Writer:
         """Write a tile's elements to memory; into `goal` if given, whatever they are computed from."""
         if goal is None and isinstance(t.source, Memory):
             return t.source
-        if goal is None or not _safe(t, goal):
+        if goal is None or not safe(t, goal):
             place = self.reserve(t.dtype, t.shape)
         else:
             place = goal
@@ -328,7 +304,7 @@ class Writer:
     def before_store(self, roots: frozenset[Root] | None, keep: Iterable[Memory] = ()) -> None:
         """Copy loads that a store through these buffers could change."""
         spared = {id(m) for m in keep}
-        changing = [m for m in self._views if id(m) not in spared and _meet(m.roots, roots)]
+        changing = [m for m in self._views if id(m) not in spared and meet(m.roots, roots)]
         for m in sorted(changing, key=lambda m: m.pointer):
             for t in self.live():
                 if t.source is m:
@@ -407,48 +383,3 @@ class Writer:
                 return False
             result = test if result is True else self.fn.let(f"and i1 {result}, {test}")
         return result
-
-
-def used(eqn: Eqn) -> list[Var]:
-    """The variables an equation uses, each once; so count those its bodies use of the blocks around."""
-    inner = (v for body in eqn.bodies() for v in free_vars(body))
-    return list(dict.fromkeys(a for a in (*eqn.ins, *inner) if isinstance(a, Var)))
-
-
-def _uses(jaxpr: Jaxpr) -> tuple[dict[Var, int], dict[Var, int]]:
-    """How often a body uses what it takes and makes, and what the blocks around made."""
-    own: dict[Var, int] = dict.fromkeys(jaxpr.invars, 0)
-    borrowed: dict[Var, int] = {}
-
-    def use(v: Var) -> None:
-        counts = own if v in own else borrowed
-        counts[v] = counts.get(v, 0) + 1
-
-    for e in jaxpr.eqns:
-        for v in used(e):
-            use(v)
-        own.update((v, 0) for v in e.outs)
-    for v in dict.fromkeys(a for a in jaxpr.outs if isinstance(a, Var)):
-        use(v)
-    return own, borrowed
-
-
-def _weight(x: Value) -> int:
-    return x.source.weight if isinstance(x, Tile) and isinstance(x.source, Lazy) else 0
-
-
-def _meet(a: frozenset[Root] | None, b: frozenset[Root] | None) -> bool:
-    """Whether two sets of buffers may share memory."""
-    if a is None or b is None:
-        return a != frozenset() and b != frozenset()
-    return bool(a & b)
-
-
-def _safe(t: Tile, goal: Memory) -> bool:
-    """Whether a tile may be computed straight into a slot it may be computed from: then only element by element."""
-    for node in t.tree():
-        m = node.memory
-        if m is not None and m.slot is goal.slot and goal.slot is not None:
-            if m.pointer != goal.pointer or m.strides != goal.strides or node.shape != t.shape:
-                return False
-    return True

@@ -1,0 +1,77 @@
+"""What is needed where: uses of variables, sets of buffers that may meet, slots that may be overwritten, and the arena they come from."""
+
+from __future__ import annotations
+
+from pypto.core.ir import Eqn, Jaxpr, Var, free_vars
+from pypto.interpreters.cpu.values import Lazy, Memory, Root, Slot, Tile, Value
+
+
+class Arena:
+    """Offsets of on-chip values: first fit, free again when the last reference to a slot is gone."""
+
+    def __init__(self) -> None:
+        self.free: list[tuple[int, int]] = []
+        self.end = 0
+
+    def take(self, size: int) -> Slot:
+        size = max(64, (size + 63) // 64 * 64)
+        for i, (offset, room) in enumerate(self.free):
+            if room >= size:
+                self.free[i : i + 1] = [(offset + size, room - size)] if room > size else []
+                return Slot(offset, size, self._back)
+        offset, self.end = self.end, self.end + size
+        return Slot(offset, size, self._back)
+
+    def _back(self, offset: int, size: int) -> None:
+        merged: list[tuple[int, int]] = []
+        for o, s in sorted([*self.free, (offset, size)]):
+            if merged and merged[-1][0] + merged[-1][1] == o:
+                merged[-1] = (merged[-1][0], merged[-1][1] + s)
+            else:
+                merged.append((o, s))
+        self.free = merged
+
+
+def used(eqn: Eqn) -> list[Var]:
+    """The variables an equation uses, each once; so count those its bodies use of the blocks around."""
+    inner = (v for body in eqn.bodies() for v in free_vars(body))
+    return list(dict.fromkeys(a for a in (*eqn.ins, *inner) if isinstance(a, Var)))
+
+
+def uses(jaxpr: Jaxpr) -> tuple[dict[Var, int], dict[Var, int]]:
+    """How often a body uses what it takes and makes, and what the blocks around made."""
+    own: dict[Var, int] = dict.fromkeys(jaxpr.invars, 0)
+    borrowed: dict[Var, int] = {}
+
+    def use(v: Var) -> None:
+        counts = own if v in own else borrowed
+        counts[v] = counts.get(v, 0) + 1
+
+    for e in jaxpr.eqns:
+        for v in used(e):
+            use(v)
+        own.update((v, 0) for v in e.outs)
+    for v in dict.fromkeys(a for a in jaxpr.outs if isinstance(a, Var)):
+        use(v)
+    return own, borrowed
+
+
+def weight(x: Value) -> int:
+    return x.source.weight if isinstance(x, Tile) and isinstance(x.source, Lazy) else 0
+
+
+def meet(a: frozenset[Root] | None, b: frozenset[Root] | None) -> bool:
+    """Whether two sets of buffers may share memory."""
+    if a is None or b is None:
+        return a != frozenset() and b != frozenset()
+    return bool(a & b)
+
+
+def safe(t: Tile, goal: Memory) -> bool:
+    """Whether a tile may be computed straight into a slot it may be computed from: then only element by element."""
+    for node in t.tree():
+        m = node.memory
+        if m is not None and m.slot is goal.slot and goal.slot is not None:
+            if m.pointer != goal.pointer or m.strides != goal.strides or node.shape != t.shape:
+                return False
+    return True
