@@ -235,7 +235,15 @@ def test_polynomials_in_shapes_are_compared_by_their_structure():
     assert alpha_equal(symbolic((m, n, m // n, extreme("min", n, m))), symbolic((p, q, p // q, extreme("min", p, q))))
     assert not alpha_equal(symbolic((m, n, m // n)), symbolic((p, q, q // p)))
     assert not alpha_equal(symbolic((m, n, m // n)), symbolic((p, q, p % q)))
-    assert alpha_equal(symbolic((m * 2 + n,)), symbolic((p * 2 + q,)))  # both met together, in the order they were made
+
+
+def test_unknowns_that_are_met_together_are_matched_in_the_order_they_were_made():
+    pairs = [unknowns("M", "N")]
+    while min(pairs[-1][1].key, pairs[-1][0].key) == pairs[-1][0].key:  # until the text of the second one sorts first
+        pairs.append((pairs[-1][1], *unknowns("N")))
+    (m, n), (p, q) = pairs[-1], unknowns("P", "Q")
+    assert alpha_equal(symbolic((m * 2 + n,)), symbolic((p * 2 + q,)))
+    assert not alpha_equal(symbolic((m * 2 + n,)), symbolic((p + q * 2,)))
 
 
 def test_two_traces_of_a_kernel_are_equal():

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pypto.core.avals import Aval, RefAval
+from pypto.core.avals import Aval, RefAval, TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
+from pypto.core.op import Moves
 from pypto.errors import InternalError, NumericsError, PyptoError, ShapeError
 from pypto.interpreters.addressed import accumulate, addressed, check_faults
 from pypto.interpreters.shadow import Taint, either, outside, propagate
@@ -74,7 +75,7 @@ class Machine:
             self._window(eqn, ins[0], [int(ins[i].data) for i in op.index if i < len(ins)], params["sizes"], (), "a window")
         avals = [a.aval for a in eqn.ins]
         seen = [v.cropped() if op.crops is True or (op.crops and i in op.crops) else v for i, v in enumerate(ins)]
-        arrays, taints = [v.data for v in seen], [v.taint for v in seen]
+        arrays, taints = [v.data for v in seen], self._taints(op, avals, params, seen)
         given = {**params, "valid": ins[0].valid} if op.sees_valid and params.get("valid") is None else params
         with np.errstate(all="ignore"):
             made = op.meaning(*arrays, **given)
@@ -88,6 +89,12 @@ class Machine:
             Value(result if result.shape == shape else _padded(result, shape), valid, self._shadow(t, result.shape, shape))
             for result, shape, valid, t in zip(results, shapes, valids, shadows, strict=True)
         ]
+
+    def _taints(self, op: Any, avals: Sequence[Aval], params: dict[str, Any], ins: Sequence[Value]) -> list[Taint]:
+        """What of the operands may not be seen. Ops that move a tile keep what lies outside its valid region; others read it."""
+        if not self.check or all(v.valid == v.data.shape for v in ins) or isinstance(op.axes_of(avals, params), Moves):
+            return [v.taint for v in ins]
+        return [either(v.taint, outside(v.data.shape, v.valid)) for v in ins]
 
     def _shadow(self, taint: Taint, have: tuple[int, ...], shape: tuple[int, ...]) -> Taint:
         """The taint of a result that was computed for a valid region only: outside it nobody wrote anything."""
@@ -163,9 +170,11 @@ class Machine:
         aval = eqn.params["aval"]
         shape = tuple(d if isinstance(d, int) else 0 for d in aval.shape)
         data = np.zeros(shape, aval.dtype.storage)
+        known = aval.valid if isinstance(aval, RefAval | TileAval) else None
+        valid = None if known is None else tuple(n if v is None else v for v, n in zip(known, shape, strict=True))
         if isinstance(aval, RefAval):
-            return (Ref.whole(Buffer(data, None, None, eqn.outs[0].name)),)
-        return (Value(data, shape, np.ones(shape, np.bool_) if self.check else None),)
+            return (Ref(Buffer(data, None, None, eqn.outs[0].name), data, None, None, valid),)
+        return (Value(data, valid or shape, np.ones(shape, np.bool_) if self.check else None),)
 
     def view(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
         ref, rank = ins[0], ins[0].data.ndim

@@ -82,10 +82,11 @@ def uses(trace: PlTrace, eqns: Sequence[Eqn], var: Var) -> list[Eqn]:
     return found
 
 
-def only_loaded(trace: PlTrace, eqns: Sequence[Eqn], var: Var) -> bool:
-    """Whether a handle is used as a value only, so that it may as well be that value: what is loaded are then slices of it."""
+def only_used_as_tile(trace: PlTrace, eqns: Sequence[Eqn], var: Var) -> bool:
+    """Whether a handle is used as a tile is, so that it may as well be one: loads are slices of it, stores update it in place."""
     return all(
-        e.op is lax.read or (e.op is lax.get and e.params["valid"] is None and e.params["level"] == TENSOR) for e in uses(trace, eqns, var)
+        e.op in (lax.read, lax.set_) or (e.op is lax.get and e.params["valid"] is None and e.params["level"] == TENSOR)
+        for e in uses(trace, eqns, var)
     )
 
 
@@ -104,15 +105,15 @@ def settle(trace: PlTrace, scope: Scope, leaf: Leaf, after: Any) -> tuple[Any, A
     `scope` is the body, still open. May retype the body's input: a number or an unwritten handle takes the type of
     what replaces it, provided the body did not use it as something else.
     """
-    inside = leaf.inside
+    inside, after = _as_typed(trace, leaf.inside), _as_typed(trace, after)
     if isinstance(after, Value) and isinstance(inside, Value):
         if same_type(after.aval, inside.aval):
             return leaf.before, after
         if isinstance(inside, ScalarValue) and inside.aval.weak and isinstance(after, ScalarValue):
             return _retype_number(trace, scope, leaf, after)
         if isinstance(inside, RefValue) and isinstance(after, TileValue) and after.shape == inside.shape:
-            if after.dtype is inside.dtype and only_loaded(trace, scope.eqns, inside.var):
-                inside.var.aval = TileAval(after.aval.shape, after.dtype, after.aval.level)
+            if after.dtype is inside.dtype and only_used_as_tile(trace, scope.eqns, inside.var):
+                inside.var.aval = TileAval(after.aval.shape, after.dtype, after.aval.level, None, inside.aval.valid)
                 return leaf.before, after  # the loop's operand is loaded where the loop is made
         if isinstance(inside, TileValue) and isinstance(after, RefValue) and after.shape == inside.shape and after.dtype is inside.dtype:
             return leaf.before, trace.value(after, leaf.name, shares=True)
@@ -129,6 +130,15 @@ def settle(trace: PlTrace, scope: Scope, leaf: Leaf, after: Any) -> tuple[Any, A
         ):
             return leaf.before, trace.scalar_for(after, inside.dtype, leaf.name)
     raise Mismatch
+
+
+def _as_typed(trace: PlTrace, x: Any) -> Any:
+    """A value as what its variable is by now: the input of this loop that it is may have been retyped."""
+    if not isinstance(x, Value):
+        return x
+    now = trace.wrap(x.var)
+    now.scope = x.scope
+    return now
 
 
 def _retype_number(trace: PlTrace, scope: Scope, leaf: Leaf, after: ScalarValue) -> tuple[Any, Any]:

@@ -15,7 +15,6 @@ from pypto.core.index import Dim
 from pypto.core.ir import Jaxpr, Literal, rename
 from pypto.core.trace import EVAL, Tracer, current_trace, tracing
 from pypto.errors import BodyError, CallError, OutputError, ShapeError, warn
-from pypto.interpreters.cpu.launch import Compiled, Fallback
 from pypto.interpreters.reference import Machine
 from pypto.language import access, calls
 from pypto.language.calls import OMITTED, Call, Parameter, Signature
@@ -134,24 +133,24 @@ class Kernel:
 
     def _run(self, program: Program, call: Call) -> Any:
         chosen = config.current()
-        if chosen.executor == "cpu" and not chosen.check and program.compiled.executor == "cpu":
-            return self._run_compiled(program, call)
+        if chosen.executor == "cpu" and not chosen.check:
+            compiled = program.compiled
+            if compiled.executor == "cpu":
+                return self._run_compiled(program, compiled, call)
         values = self._values(call, check=chosen.check)
         Machine(program.bodies, check=chosen.check).run(program.orchestration, values)
         return calls.write_back(self.signature, call, values)
 
-    def _run_compiled(self, program: Program, call: Call) -> Any:
+    def _run_compiled(self, program: Program, compiled: Any, call: Call) -> Any:
         def again() -> None:
             Machine(program.bodies, check=False).run(program.orchestration, self._values(call, check=False))
 
-        compiled = program.compiled
-        assert not isinstance(compiled, Fallback)
         values = calls.to_compiled_values(call, compiled.parameters, undeclared_writes=self.undeclared_writes is not None)
         compiled.run(values, again)
         self._remember(compiled, call)
         return calls.write_back(self.signature, call, values)
 
-    def _remember(self, compiled: Compiled, call: Call) -> None:
+    def _remember(self, compiled: Any, call: Call) -> None:
         """Let the next call like this one skip what this one has checked."""
         known = None if self.undeclared_writes is not None else quick(compiled, self.guard.snapshot(), call)
         if known is not None:

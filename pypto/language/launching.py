@@ -7,15 +7,17 @@ the layout of each array, the captured Python values, the configuration, and whe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pypto import config
 from pypto.core.avals import RefAval
-from pypto.interpreters.cpu.launch import Compiled, Fallback
 from pypto.language.calls import Call
 from pypto.language.types import IN, OUT
+
+if TYPE_CHECKING:
+    from pypto.interpreters.cpu.launch import Compiled
 
 MOST = 256  # layouts that are remembered per kernel
 
@@ -63,15 +65,15 @@ class Quick:
         return self.compiled.launch(addresses) == 0
 
 
-def quick(program_compiled: Compiled | Fallback, guard: Any, call: Call) -> Quick | None:
+def quick(compiled: Compiled, guard: Any, call: Call) -> Quick | None:
     """The quick way for calls like this one, if there is one."""
-    if isinstance(program_compiled, Fallback) or any(p.dynamic or p.tracked for p in program_compiled.parameters):
+    if any(p.dynamic or p.tracked for p in compiled.parameters) or len(call.arguments) != len(compiled.parameters):
         return None
-    for a, p in zip(call.arguments, program_compiled.parameters, strict=False):
+    for a, p in zip(call.arguments, compiled.parameters, strict=True):
         aval, array = a.aval, a.array
         if not isinstance(aval, RefAval) or array is None or a.given is not array or array.dtype != aval.dtype.storage:
             return None
         in_place = aval.direction == IN or (aval.direction == OUT and p.full and not p.read and array.flags.carray)
         if not in_place or not array.flags.c_contiguous:
             return None
-    return Quick(program_compiled, guard, call) if len(call.arguments) == len(program_compiled.parameters) else None
+    return Quick(compiled, guard, call)

@@ -12,7 +12,6 @@ from pypto.core.avals import Aval, TileAval
 from pypto.core.op import OPS, Exact, Native, Op, Pointwise
 from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
-from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.rules import Lanewise
 from pypto.lax.families import (
     NUMBERS,
@@ -124,7 +123,7 @@ def _select_samples() -> list[Any]:
 
 
 @computed(
-    cpu=Lanewise(Lanes.select, exact=True, first=1),
+    cpu=Lanewise("select", exact=True, first=1),
     samples=_select_samples,
     abstract=_select_aval,
     axes=Pointwise(),

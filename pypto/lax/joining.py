@@ -10,7 +10,7 @@ from pypto import dtypes
 from pypto.core.avals import TENSOR, TILE, ArrayAval, Aval, TileAval, Valid
 from pypto.core.op import Native
 from pypto.errors import ShapeError
-from pypto.interpreters.cpu import moves
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import movement, sample_values
 
 _X = sample_values(dtypes.FP32, (3, 4))
@@ -51,7 +51,7 @@ def _concatenate_valid(*valids: Valid, axis: int) -> Valid:
 
 
 @movement(
-    cpu=moves.CONCATENATE,
+    cpu=Tilewise("moves.CONCATENATE"),
     samples=lambda: [((_X, _X + 1), {"axis": 1}), ((_X, _X), {"axis": 0})],
     abstract=_concatenate_aval,
     normal=lambda *xs, axis: {"axis": axis + xs[0].rank if axis < 0 else axis},

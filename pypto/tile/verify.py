@@ -41,9 +41,9 @@ def verify(program: Program) -> None:
     if len(kernels) != len(program.kernels):
         raise InternalError("PL901", f"two kernels of {program.name} have one name: {[k.name for k in program.kernels]}")
     for k in program.kernels:
-        verify_jaxpr(k.jaxpr)
         if free_vars(k.jaxpr):
             raise InternalError("PL901", f"kernel {k.name} is not closed: {free_vars(k.jaxpr)}")
+        verify_jaxpr(k.jaxpr)
     for eqn in program.orchestration.walk():
         if eqn.op.name == "region":
             raise InternalError("PL901", "a region was not outlined", at=eqn.source)

@@ -106,7 +106,7 @@ class Writer:
         if isinstance(rule, Lanewise):
             return (self.lanewise(eqn, rule, ins),)
         if isinstance(rule, Tilewise):
-            return rule.emit(self, eqn, ins)
+            return rule.function()(self, eqn, ins)
         raise Unsupported(f"{eqn.op.name}: {getattr(rule, 'reason', 'no rule')}")
 
     def read(self, a: Atom) -> Value:
@@ -150,8 +150,10 @@ class Writer:
         for dtype in (source, target):
             register_kind(dtype)  # refuses what has no register
 
+        function = rule.function()
+
         def emit(e: Lanes, *xs: str) -> str:
-            result = rule.emit(e.of(source), *xs, **params)
+            result = function(e.of(source), *xs, **params)
             return result if rule.exact or not target.is_float else e.rounded(target, result)
 
         if all(isinstance(x, Scalar) for x in ins):

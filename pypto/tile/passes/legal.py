@@ -28,7 +28,7 @@ def check_dtypes(eqn: Eqn, platform: Platform) -> None:
     native = (eqn.op.on or {}).get(platform.family)
     if native is None:
         return
-    tiles = [a.aval for a in eqn.ins if isinstance(a.aval, TileAval)] or [v.aval for v in eqn.outs]
+    tiles = [a.aval for a in eqn.ins if isinstance(a.aval, TileAval)] or [v.aval for v in eqn.outs if isinstance(v.aval, TileAval)]
     if not native and tiles:
         others = [chip for chip, kinds in (eqn.op.on or {}).items() if kinds]
         raise ShapeError(
