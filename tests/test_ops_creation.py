@@ -185,6 +185,10 @@ def philox(counter, key, rounds):
     return c0, c1, c2, c3
 
 
+def words_of(number):
+    return tuple(number >> 32 * i & 0xFFFFFFFF for i in range(4))
+
+
 def random_tile(key, counter, rows, columns, stride, rounds):
     """Element by element, as the instruction walks over a tile."""
     out = np.zeros((rows, columns), np.uint32)

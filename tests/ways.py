@@ -16,7 +16,6 @@ from pypto.language import calls
 from pypto.language.decorators import Kernel
 from pypto.tile import lower_program
 
-
 Outcome = tuple[Any, ...] | str | None
 """The bits of a result, or the code of an error."""
 
