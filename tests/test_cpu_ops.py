@@ -14,9 +14,8 @@ from tests.both import differs, op_program, samples_of
 
 COMPILED = sorted(name for name, op in OPS.items() if isinstance(op.cpu, Lanewise | Tilewise))
 LANEWISE = [name for name in COMPILED if isinstance(OPS[name].cpu, Lanewise) and name not in ("convert", "select")]
-PLAIN = [
-    dtypes.DTYPES[n] for n in ["FP32", "FP16", "BF16", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL"]
-]
+NAMES = ["FP32", "FP16", "BF16", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL"]
+PLAIN = [dtypes.DTYPES[n] for n in NAMES]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1.5, -2.5, 65504.0, 65519.0, 65520.0, 3e38, 1e-45, -1e-45, 6e-8, 2.9e-8]
 SPECIAL += [2.0**31, -(2.0**31), 2.0**31 - 128, 127.5, -128.5, 255.5, 32767.5, -32769.0, 2.0**63, 2.0**64, 8388609.0, 1e-40]
 
@@ -105,9 +104,10 @@ def test_casts_agree_from_a_dtype_to_every_other(source):
     assert found == []
 
 
-@pytest.mark.parametrize(
-    ("m", "k", "n"), [(1, 1, 1), (7, 33, 35), (8, 64, 32), (9, 300, 33), (1, 257, 31), (40, 3, 70), (32, 192, 64), (64, 64, 32)]
-)
+SHAPES = [(1, 1, 1), (7, 33, 35), (8, 64, 32), (9, 300, 33), (1, 257, 31), (40, 3, 70), (32, 192, 64), (64, 64, 32)]
+
+
+@pytest.mark.parametrize(("m", "k", "n"), SHAPES)
 @pytest.mark.parametrize("dtype", [dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8], ids=str)
 @pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True), (True, True)], ids=str)
 def test_a_product_agrees_for_every_shape_and_orientation(m, k, n, dtype, flags):
@@ -140,3 +140,21 @@ def test_reductions_agree_for_every_length(columns, name):
         for how in [order, {"order": "ascending"}] if order else [order]:
             assert differs(OPS[name], [array], {"axes": (axis,), "keepdims": True, **how}) == ""
             assert differs(OPS[name], [array], {"axes": (axis,), "keepdims": True, **how}, [(2, max(1, columns - 1))], dynamic=True) == ""
+
+
+AVX2 = ("haswell", "+avx2,+fma,+f16c,+bmi2,+avx,+sse4.2")
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "rsqrt", "div", "maximum", "floor_mod"])
+def test_code_for_a_lesser_cpu_has_the_same_bits(name):
+    op = OPS[name]
+    for dtype in sorted(op.accepts & set(PLAIN), key=lambda d: d.name):
+        arrays = [edges(dtype, 1024, seed=i).reshape(1, -1) for i in range(len(op.operands))]
+        assert differs(op, arrays, {o: op.defaults.get(o) for o in op.options}, target=AVX2) == ""
+
+
+@pytest.mark.parametrize("dtype", [dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8], ids=str)
+def test_a_product_for_a_lesser_cpu_has_the_same_bits(dtype):
+    arrays = [edges(dtype, 32 * 192, seed=i).reshape(shape) for i, shape in enumerate([(32, 192), (192, 32)])]
+    params = {"a_trans": False, "b_trans": False, "out_dtype": None, "numerics": "contract"}
+    assert differs(OPS["matmul"], arrays, params, target=AVX2) == ""

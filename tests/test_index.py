@@ -58,6 +58,16 @@ def test_an_expression_has_the_value_python_gives_it(pair, values):
         assert index.evaluate(dict(zip(UNKNOWNS, values, strict=True))) == function(*values)
 
 
+@given(st.lists(st.integers(-30, 30), min_size=4, max_size=4), st.integers(-12, 12).filter(bool), assignments)
+def test_quotient_and_remainder_of_a_sum_by_a_constant(coefficients, k, values):
+    p, q, r, s = coefficients
+    x = A * p + B * C * q + A * A * r + s
+    a, b, c = values
+    number = a * p + b * c * q + a * a * r + s
+    known = dict(zip(UNKNOWNS, values, strict=True))
+    assert (x // k).evaluate(known) == number // k and (x % k).evaluate(known) == number % k
+
+
 @given(expressions(2), expressions(2), assignments)
 def test_equal_polynomials_are_equal_numbers(first, second, values):
     (x, f), (y, g) = first, second
@@ -180,8 +190,8 @@ TEXTS = {
     "0": Index(),
     "a": A,
     "1 + a": A + 1,
-    "-1*a": A * -1,
-    "4*a - 1*b": A * 4 - B,
+    "-a": A * -1,
+    "4*a - b": A * 4 - B,
     "(1 + a // 8)": (A + 1) // 8,
     "(a % 3)": A % 3,
     "-3 + 2*a*b": 2 * A * B - 3,

@@ -1,74 +1,20 @@
-"""The IR: frozen, checked, compared up to names, renamed, walked and printed."""
+"""The IR: frozen, checked, compared up to names, renamed and walked."""
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pypto
-import pypto.language as pl
 from pypto import dtypes, lax
-from pypto.core.avals import ArrayAval, RefAval, ScalarAval, TileAval, join, same_type, scalar
+from pypto.core.avals import ArrayAval, RefAval, TileAval, join, same_type, scalar
 from pypto.core.index import Index, extreme
-from pypto.core.ir import Eqn, Jaxpr, Literal, Var, alpha_equal, check, free_vars, rename
-from pypto.core.printer import show
+from pypto.core.ir import Jaxpr, Var, alpha_equal, check, free_vars, rename
 from pypto.errors import InternalError
 from pypto.platform import Space
 from pypto.source import Source
-
-F4 = ArrayAval((4,), dtypes.FP32)
-INDEX = scalar(dtypes.INDEX)
-
-
-def var(aval=F4, name=""):
-    return Var(aval, name)
-
-
-def number(value, dtype=dtypes.FP32):
-    return Literal(dtype.storage.type(value), scalar(dtype))
-
-
-def apply(op, *ins, aval=F4, name="", **params):
-    """An equation with one result, and the result."""
-    out = var(aval, name)
-    return Eqn(op, ins, (out,), params), out
-
-
-def function(build, inputs=1):
-    """The jaxpr of `build(equations, *inputs) -> outputs`, in which `equations(op, *ins)` appends one."""
-    eqns = []
-
-    def add(op, *ins, **params):
-        eqn, out = apply(op, *ins, **params)
-        eqns.append(eqn)
-        return out
-
-    arguments = tuple(var() for _ in range(inputs))
-    outs = build(add, *arguments)
-    return Jaxpr(arguments, tuple(eqns), outs if isinstance(outs, tuple) else (outs,), "f")
-
-
-def loop(add, start, stop, body, *inits):
-    """A loop whose body is `body(add, index, *carried) -> carried`."""
-    eqns = []
-
-    def inner(op, *ins, **params):
-        eqn, out = apply(op, *ins, **params)
-        eqns.append(eqn)
-        return out
-
-    index, carried = var(INDEX), [var(a.aval) for a in inits]
-    outs = body(inner, index, *carried)
-    jaxpr = Jaxpr((index, *carried), tuple(eqns), outs if isinstance(outs, tuple) else (outs,))
-    return add(lax.loop, number(start, dtypes.INDEX), number(stop, dtypes.INDEX), number(1, dtypes.INDEX), *inits,
-               body=jaxpr, kind="range", stage=None)  # fmt: skip
-
-
-def chain(add, x):
-    return add(lax.mul, add(lax.add, x, x), x)
-
+from tests.kernels.printed import accumulated, scaled
+from tests.programs import INDEX, apply, chain, function, loop, nested, number, var
 
 # Frozen
 
@@ -97,14 +43,6 @@ def test_replacing_leaves_the_original_alone():
 
 
 # Walking
-
-
-def nested(add, x):
-    def body(inner, i, acc):
-        deeper = loop(inner, 0, 2, lambda innermost, j, a: innermost(lax.neg, a), acc)
-        return inner(lax.add, deeper, x)
-
-    return add(lax.exp, loop(add, 0, 3, body, add(lax.abs_, x)))
 
 
 def test_walking_visits_outer_before_inner_in_program_order():
@@ -235,7 +173,15 @@ def test_polynomials_in_shapes_are_compared_by_their_structure():
     assert alpha_equal(symbolic((m, n, m // n, extreme("min", n, m))), symbolic((p, q, p // q, extreme("min", p, q))))
     assert not alpha_equal(symbolic((m, n, m // n)), symbolic((p, q, q // p)))
     assert not alpha_equal(symbolic((m, n, m // n)), symbolic((p, q, p % q)))
-    assert alpha_equal(symbolic((m * 2 + n,)), symbolic((p * 2 + q,)))  # both met together, in the order they were made
+
+
+def test_unknowns_that_are_met_together_are_matched_in_the_order_they_were_made():
+    pairs = [unknowns("M", "N")]
+    while min(pairs[-1][1].key, pairs[-1][0].key) == pairs[-1][0].key:  # until the text of the second one sorts first
+        pairs.append((pairs[-1][1], *unknowns("N")))
+    (m, n), (p, q) = pairs[-1], unknowns("P", "Q")
+    assert alpha_equal(symbolic((m * 2 + n,)), symbolic((p * 2 + q,)))
+    assert not alpha_equal(symbolic((m * 2 + n,)), symbolic((p + q * 2,)))
 
 
 def test_two_traces_of_a_kernel_are_equal():
@@ -346,158 +292,3 @@ def test_what_two_paths_share_is_what_both_know():
     assert join(a, dataclasses.replace(a, valid=None, space=None)) == dataclasses.replace(a, space=None, valid=(None, 8))
     ref = RefAval((4,), dtypes.FP32, direction="out")
     assert join(ref, ref).direction is None
-
-
-@pytest.mark.parametrize(
-    "aval, text",
-    [
-        (ArrayAval((2, 3), dtypes.BF16), "bf16[2,3]"),
-        (TileAval((4, 8), dtypes.FP32), "f32[4,8]"),
-        (TileAval((4, 8), dtypes.FP32, "tile", Space.VEC, (3, None)), "f32[4,8] valid[3,?] @vec"),
-        (RefAval((4,), dtypes.INT8, direction="inout"), "inout ref i8[4]"),
-        (RefAval((4,), dtypes.INT8, Space.VEC), "ref i8[4] @vec"),
-        (ScalarAval((), dtypes.INDEX), "index"),
-    ],
-)
-def test_abstract_values_print_short(aval, text):
-    assert str(aval) == text
-
-
-# Printing
-
-T = pl.dynamic("T")
-
-
-def softmax(x):
-    """A program of the array level."""
-    shifted = lax.exp(x - lax.reduce_max(x, axes=(1,), keepdims=True))
-    return shifted / lax.reduce_sum(shifted, axes=(1,), keepdims=True)
-
-
-@pl.jit
-def scaled(x: pl.Tensor[[T, 64], pl.FP32], s: pl.Scalar[pl.FP32], out: pl.Out[pl.Tensor[[T, 64], pl.FP32]]):
-    n = pl.tensor.dim(x, 0)
-    for r in pl.parallel(0, n, 16):
-        with pl.at(level=pl.Level.CORE_GROUP, name_hint="rows"):
-            rows = pl.slice(x, [16, 64], [r, 0], valid_shape=[pl.min(16, n - r), 64])
-            rows = pl.muls(rows, s)
-            if r == 0:
-                rows = pl.adds(rows, 1.0)
-            out = pl.assemble(out, rows, [r, 0])
-
-
-@pl.jit
-def accumulated(x: pl.Tensor[[64, 16], pl.FP32], out: pl.Out[pl.Tensor[[16, 16], pl.FP32]], state: pl.InOut[pl.Tensor[[16, 16], pl.FP32]]):
-    with pl.spmd(2, name_hint="halves"):
-        block = pl.tile.get_block_idx()
-        total = pl.full([8, 16], dtype=pl.FP32, value=0.0)
-        seen = pl.full([1, 8], dtype=pl.INT32, value=-1)
-        for k in pl.pipeline(4, stage=2):
-            total = total + x[k * 16 + block * 8 : k * 16 + block * 8 + 8, :]
-            if pl.read(x, [k, 0]) > 0.0:
-                pl.write(seen, [0, k], k)
-        old = state[block * 8 : block * 8 + 8]
-        state[block * 8 : block * 8 + 8] = old + pl.cast(pl.reshape(seen, [8, 1]), pl.FP32)
-        out[block * 8 : block * 8 + 8] = total
-
-
-def test_an_array_program_prints(golden):
-    golden.check(str(pypto.make_jaxpr(softmax)(np.zeros((2, 8), np.float32))))
-
-
-@pytest.mark.parametrize("kernel", [scaled, accumulated], ids=["scaled", "accumulated"])
-def test_a_traced_kernel_prints(kernel, golden):
-    golden.check(str(kernel.trace()))
-
-
-@pytest.mark.parametrize("kernel", [scaled, accumulated], ids=["scaled", "accumulated"])
-def test_a_lowered_program_prints(kernel, golden):
-    golden.check(str(kernel.lower()))
-
-
-def test_source_lines_come_on_request():
-    plain, lined = scaled.lower().as_text(), scaled.lower().as_text(lines=True)
-    assert "test_ir.py" not in plain
-    stores = [line for line in lined.splitlines() if "store out" in line]
-    own = Path(__file__).read_text().splitlines()
-    (line,) = (i for i, text in enumerate(own, 1) if text.strip() == "out = pl.assemble(out, rows, [r, 0])")
-    assert {text.split("# ")[1] for text in stores} == {f"test_ir.py:{line}"}
-
-
-def test_names_are_the_users_and_unique():
-    names = [var(name=n) for n in ("x", "x", "", "x_1", "", "v", "v0", "v0", "x")]
-    text = show(Jaxpr(tuple(names), (), ()))
-    found = [part.split(":")[0].strip() for part in text[text.index("(") + 1 : text.rindex(")")].split(", ")]
-    assert found == ["x", "x_1", "v0", "x_1_1", "v1", "v", "v0_1", "v0_2", "x_2"]
-    assert len(set(found)) == len(found)
-
-
-def test_a_user_who_calls_a_value_v_finds_it_as_v():
-    assert "v: f32[4]" in show(Jaxpr((var(), var(), var(name="v")), (), ()))
-
-
-def test_literals_show_their_dtype_where_it_is_not_the_natural_one():
-    shown = [number(1.5), number(2, dtypes.INDEX), number(True, dtypes.BOOL), number(3, dtypes.INT8), number(0.5, dtypes.BF16)]
-    jaxpr = function(lambda add, x: [add(lax.add, x, n) for n in shown][-1])
-    assert [line.split()[-1] for line in str(jaxpr).splitlines()[1:-1]] == ["1.5", "2", "True", "3:i8", "0.5:bf16"]
-
-
-def test_a_body_without_equations_passes():
-    assert show(Jaxpr((), (), (), "nothing")) == "nothing():\n  pass"
-
-
-def test_an_op_can_say_how_it_is_shown(monkeypatch):
-    monkeypatch.setattr(lax.exp, "show", lambda e, name: f"e ** {name(e.ins[0])}")
-    assert "= e ** v0" in str(function(lambda add, x: add(lax.exp, x)))
-
-
-def calls_of(work, program):
-    """How many Python calls a piece of work makes: a measure of time that does not depend on the machine."""
-    count = 0
-
-    def note(frame, event, arg):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        work(program)
-    finally:
-        sys.setprofile(None)
-    return count
-
-
-def long(n):
-    """n equations whose results all have one name."""
-
-    def build(add, x):
-        for _ in range(n):
-            x = add(lax.add, x, x, name="acc")
-        return x
-
-    return function(build)
-
-
-def deep(n):
-    """n nested loops."""
-
-    def build(add, x, left):
-        return loop(add, 0, 2, lambda inner, i, a: build(inner, a, left - 1), x) if left else add(lax.exp, x)
-
-    return function(lambda add, x: build(add, x, n))
-
-
-WORK = {
-    "show": show,
-    "check": check,
-    "free_vars": free_vars,
-    "alpha_equal": lambda j: alpha_equal(j, j),
-    "rename": lambda j: rename(j, {}, copy=True),
-}
-
-
-@pytest.mark.parametrize("program", [long, deep])
-@pytest.mark.parametrize("work", WORK)
-def test_work_grows_no_faster_than_the_program(work, program):
-    small, large = (calls_of(WORK[work], program(n)) for n in (20, 60))
-    assert large < 3.3 * small

@@ -84,7 +84,8 @@ PRODUCTS = {"reduce_prod", "cumprod", "integer_pow", "cumlogsumexp"}
 @pytest.mark.parametrize("op", [op for op in SAMPLED if op.golden], ids=lambda op: op.name)
 def test_results_are_those_of_jax(op):
     compared = 0
-    for args, params in itertools.islice(samples_by_dtype(op), 60):
+    samples = list(samples_by_dtype(op))
+    for args, params in samples[:: 1 + len(samples) // 12]:  # JAX compiles for each: about a dozen of them, spread over all
         if op is lax.convert and not _jax_converts(args[0], **params):
             continue
         magnitude = golden(op, args, params, magnitude=True) if op.name in SUMS else None
@@ -134,7 +135,7 @@ UNWRITTEN = (lax.empty, lax.gather_compare, lax.mrgsort_lists)
 
 @pytest.mark.parametrize("op", [op for op in SAMPLED if op not in UNWRITTEN], ids=lambda op: op.name)
 def test_a_kernel_gives_the_same_bits(op):
-    for args, params in op.samples():
+    for args, params in op.samples()[:: 1 + len(op.samples()) // 50]:
         want = eager(op, args, params)
         assert all(identical(a, b) for a, b in zip(in_kernel(op, args, params, want), want, strict=True)), (args, params)
 
@@ -296,7 +297,7 @@ def positions(op, a):
 
 @every_sampled_op
 def test_shadow_bits_reach_every_element_that_depends_on_a_tainted_one(op):
-    for args, params in backgrounds(op, 3):
+    for args, params in backgrounds(op, 1 if op.decomposition else 3):
         for operand, a in enumerate(args):
             if operand in op.index or not np.ndim(a):
                 continue

@@ -40,7 +40,8 @@ class Cell:
         array, unseen = self.array[window], self.unseen[window]
         if self.pl.region is None:
             return Cell(self.pl, array, unseen, valid, tile=False, output=self.output)
-        return Cell(self.pl, array.copy(), unseen | outside(array.shape, valid), valid)
+        past = np.bool_(False) if self.is_tile else outside(array.shape, valid)  # a load brings the valid part; a slice, everything
+        return Cell(self.pl, array.copy(), unseen | past, valid)
 
     def _window(self, index: Any) -> tuple[slice, ...] | None:
         parts = index if isinstance(index, tuple) else (index,)
@@ -201,7 +202,8 @@ class TileLanguage:
         return Cell(self, array, unseen, tuple(shape), tile=False, output=x.output)
 
     def set_validshape(self, x: Cell, *extents: int) -> Cell:
-        return Cell(self, x.array.copy(), x.unseen | outside(x.array.shape, x.valid) | outside(x.array.shape, extents), tuple(extents))
+        past = np.bool_(False) if x.is_tile else outside(x.array.shape, x.valid)
+        return Cell(self, x.array.copy(), x.unseen | past, tuple(extents))  # the data stay
 
     def fillpad(self, x: Cell) -> Cell:
         past = outside(x.array.shape, x.valid)

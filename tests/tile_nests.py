@@ -54,9 +54,11 @@ class _Writer:
             self._write(1, line)
         for line in START:
             self._write(2, line)
+        if self.rng.random() < 0.7:
+            self._inner(2, 3, [])
         self._outer(1, 2, [])
         self._write(1, AT)
-        self._write(2, f"out[:, :] = pl.fillpad({self._tile()}) + pl.fillpad({self._tile()}) * 0.5 + {self.rng.choice('gh')}")
+        self._write(2, f"out[:, :] = pl.fillpad(a) + pl.fillpad(b) * 0.5 - pl.fillpad({self._tile()}) * {self.rng.choice('gh')}")
         return "\n".join(self.lines) + "\n"
 
     def _write(self, indent: int, line: str) -> None:
@@ -69,7 +71,17 @@ class _Writer:
     # ---- outside regions ----
 
     def _outer(self, indent: int, depth: int, loops: list[str]) -> None:
-        simple = [self._region, self._region, self._region, self._handles, self._ping_pong, self._view, self._blocks, self._scalar]
+        simple = [
+            self._region,
+            self._region,
+            self._region,
+            self._handles,
+            self._ping_pong,
+            self._view,
+            self._blocks,
+            self._scalar,
+            self._share,
+        ]
         for _ in range(self.rng.randint(1, 3)):
             if depth and self.rng.random() < 0.35:
                 self.rng.choice([self._outer_loop, self._outer_branch])(indent, depth, loops)
@@ -78,7 +90,9 @@ class _Writer:
 
     def _outer_loop(self, indent: int, depth: int, loops: list[str]) -> None:
         index = self._fresh("i")
-        self._write(indent, f"for {index} in pl.{self.rng.choice(['range', 'range', 'parallel', 'unroll'])}({self._bounds()}):")
+        bounds = self._bounds()
+        kind = self.rng.choice(["range", "range", "parallel"] if "p" in bounds else ["range", "parallel", "unroll"])
+        self._write(indent, f"for {index} in pl.{kind}({bounds}):")
         self._outer(indent + 1, depth - 1, [*loops, index])
 
     def _outer_branch(self, indent: int, depth: int, loops: list[str]) -> None:
@@ -90,7 +104,12 @@ class _Writer:
 
     def _region(self, indent: int, loops: list[str]) -> None:
         self._write(indent, AT)
-        self._inner(indent + 1, 2, loops)
+        for name in self.tiles[:3]:
+            if self.rng.random() < 0.3:  # a tile of this region, and no buffer any more
+                self._write(
+                    indent + 1, self.rng.choice([f"{name} = {name}[:, :]", f"{name} = pl.fillpad({name})", f"{name} = {name} + 1.0"])
+                )
+        self._inner(indent + 1, 3, loops)
 
     def _handles(self, indent: int, loops: list[str]) -> None:
         self._write(indent, self.rng.choice(["g, h = h, g", "g = h", "g[0:2, :] = h[2:4, :]", "h[:, 0:32] = x[:, 32:64]"]))
@@ -117,23 +136,21 @@ class _Writer:
         row = f"{index} : {index} + 1"
         self._write(indent + 1, f"{target}[{row}, :] = {source}[{row}, :] + x[{row}, :]")
 
+    def _share(self, indent: int, loops: list[str]) -> None:
+        first, second = self.rng.sample(self.tiles[:3], 2)
+        self._write(indent, AT)
+        self._write(indent + 1, f"{first} = {second} + 1.0")
+        self._write(indent + 1, f"{second} = {first}")
+        self._write(indent, AT)
+        self._write(indent + 1, f"patch({first}, x)")
+
     # ---- inside regions ----
 
     def _inner(self, indent: int, depth: int, loops: list[str]) -> None:
-        simple = [
-            self._assign,
-            self._assign,
-            self._in_place,
-            self._in_place,
-            self._alias,
-            self._call,
-            self._valid,
-            self._scalar,
-            self._store,
-        ]
+        simple = [self._assign, self._in_place, self._in_place, self._alias, self._call, self._valid, self._scalar, self._store]
         for _ in range(self.rng.randint(1, 3)):
             if depth and self.rng.random() < 0.4:
-                self.rng.choice([self._loop, self._loop, self._branch, self._stateful])(indent, depth, loops)
+                self.rng.choice([self._loop, self._loop, self._branch, self._branch, self._stateful])(indent, depth, loops)
             else:
                 self.rng.choice(simple)(indent, loops)
 
@@ -163,8 +180,10 @@ class _Writer:
         self._write(indent, f"{self._target()} = {value}")
 
     def _alias(self, indent: int, loops: list[str]) -> None:
+        if self.rng.random() < 0.4:  # most programs with many names for one tile are refused
+            return self._assign(indent, loops)
         first, second = self.rng.sample(self.tiles, 2)
-        self._write(indent, self.rng.choice([f"{first} = {second}", f"{first}, {second} = {second}, {first}"]))
+        return self._write(indent, self.rng.choice([f"{first} = {second}", f"{first}, {second} = {second}, {first}"]))
 
     def _row(self, loops: list[str]) -> str:
         return self.rng.choice(["0", "1", "3", *(f"pl.min(pl.max({i}, 0), 3)" for i in (*loops, "m", "n", "p"))])

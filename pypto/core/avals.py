@@ -124,6 +124,8 @@ def join(a: Aval, b: Aval) -> Aval:
         return replace(a, level=level, space=space, valid=join_valid(a, b))
     if isinstance(a, RefAval) and isinstance(b, RefAval):
         return replace(a, direction=None, valid=join_valid(a, b))
+    if isinstance(a, ScalarAval) and isinstance(b, ScalarAval):
+        return replace(a, weak=a.weak and b.weak)
     return a
 
 

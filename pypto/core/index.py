@@ -152,7 +152,7 @@ class Index:
         parts = []
         for monomial, c in self.terms:
             names = "*".join(str(a) for a in monomial)
-            parts.append(str(c) if not names else names if c == 1 else f"{c}*{names}")
+            parts.append(str(c) if not names else names if c == 1 else f"-{names}" if c == -1 else f"{c}*{names}")
         return " + ".join(parts).replace("+ -", "- ")
 
 

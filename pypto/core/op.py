@@ -191,8 +191,9 @@ class Op:
         self.operands = tuple(p.name for p in kinds if p.kind is not inspect.Parameter.KEYWORD_ONLY)
         self.options = tuple(p.name for p in kinds if p.kind is inspect.Parameter.KEYWORD_ONLY)
         self.defaults = {p.name: p.default for p in kinds if p.default is not inspect.Parameter.empty}
-        # a valid rule that depends on the physical shape of the first operand asks for it as `old`
-        self.valid_sees_shape = self.valid is not None and "old" in inspect.signature(self.valid).parameters
+        # a valid rule may ask for the physical shape of the first operand, as `old`, or of all of them, as `shapes`
+        asked = inspect.signature(self.valid).parameters if self.valid is not None else {}
+        self.valid_sees_shape, self.valid_sees_shapes = "old" in asked, "shapes" in asked
         self.variadic = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in kinds)
 
     def __repr__(self) -> str:

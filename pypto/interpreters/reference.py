@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from pypto.core.avals import Aval, RefAval
+from pypto.core.avals import Aval, RefAval, TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
+from pypto.core.op import Moves
 from pypto.errors import InternalError, NumericsError, PyptoError, ShapeError
 from pypto.interpreters.addressed import accumulate, addressed, check_faults
 from pypto.interpreters.shadow import Taint, either, outside, propagate
-from pypto.interpreters.values import Buffer, Ref, Value
+from pypto.interpreters.values import Buffer, Ref, Value, padded
 
 
 class Machine:
@@ -74,7 +75,7 @@ class Machine:
             self._window(eqn, ins[0], [int(ins[i].data) for i in op.index if i < len(ins)], params["sizes"], (), "a window")
         avals = [a.aval for a in eqn.ins]
         seen = [v.cropped() if op.crops is True or (op.crops and i in op.crops) else v for i, v in enumerate(ins)]
-        arrays, taints = [v.data for v in seen], [v.taint for v in seen]
+        arrays, taints = [v.data for v in seen], self._taints(op, avals, params, seen)
         given = {**params, "valid": ins[0].valid} if op.sees_valid and params.get("valid") is None else params
         with np.errstate(all="ignore"):
             made = op.meaning(*arrays, **given)
@@ -85,22 +86,30 @@ class Machine:
         shapes = [tuple(d for d in out.aval.shape if isinstance(d, int)) for out in eqn.outs]
         valids = self.valids(op, ins, params, shapes)
         return [
-            Value(result if result.shape == shape else _padded(result, shape), valid, self._shadow(t, result.shape, shape))
+            Value(result if result.shape == shape else padded(result, shape), valid, self._shadow(t, result.shape, shape))
             for result, shape, valid, t in zip(results, shapes, valids, shadows, strict=True)
         ]
+
+    def _taints(self, op: Any, avals: Sequence[Aval], params: dict[str, Any], ins: Sequence[Value]) -> list[Taint]:
+        """What of the operands may not be seen. Ops that move a tile keep what lies outside its valid region; others read it."""
+        if not self.check or all(v.valid == v.data.shape for v in ins) or isinstance(op.axes_of(avals, params), Moves):
+            return [v.taint for v in ins]
+        return [either(v.taint, outside(v.data.shape, v.valid)) for v in ins]
 
     def _shadow(self, taint: Taint, have: tuple[int, ...], shape: tuple[int, ...]) -> Taint:
         """The taint of a result that was computed for a valid region only: outside it nobody wrote anything."""
         if have == shape or not self.check:
             return taint
-        return either(None if taint is None else _padded(taint, shape), outside(shape, have))
+        return either(None if taint is None else padded(taint, shape), outside(shape, have))
 
     @staticmethod
     def valids(op: Any, ins: Sequence[Value], params: dict[str, Any], shapes: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
         if op.valid is None or not any(shapes):
             return shapes
         operands = [v.valid if v.data.ndim or i not in op.index else int(v.data) for i, v in enumerate(ins)]
-        extra = {"old": ins[0].data.shape} if op.valid_sees_shape else {}
+        extra: dict[str, Any] = {"old": ins[0].data.shape} if op.valid_sees_shape else {}
+        if op.valid_sees_shapes:
+            extra["shapes"] = tuple(v.data.shape for v in ins)
         valid = op.valid(*operands, **params, **extra)
         return valid if len(shapes) > 1 else (tuple(valid),)
 
@@ -161,9 +170,11 @@ class Machine:
         aval = eqn.params["aval"]
         shape = tuple(d if isinstance(d, int) else 0 for d in aval.shape)
         data = np.zeros(shape, aval.dtype.storage)
+        known = aval.valid if isinstance(aval, RefAval | TileAval) else None
+        valid = None if known is None else tuple(n if v is None else v for v, n in zip(known, shape, strict=True))
         if isinstance(aval, RefAval):
-            return (Ref.whole(Buffer(data, None, None, eqn.outs[0].name)),)
-        return (Value(data, shape, np.ones(shape, np.bool_) if self.check else None),)
+            return (Ref(Buffer(data, None, None, eqn.outs[0].name), data, None, None, valid),)
+        return (Value(data, valid or shape, np.ones(shape, np.bool_) if self.check else None),)
 
     def view(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
         ref, rank = ins[0], ins[0].data.ndim
@@ -175,7 +186,7 @@ class Machine:
 
     def _part(self, eqn: Eqn, ins: Sequence[Any]) -> tuple[int, ...] | None:
         """The valid region of a view; None where the handle is valid everywhere."""
-        return None if ins[0].valid is None else self.valids(eqn.op, ins, eqn.params, [eqn.outs[0].aval.static_shape])[0]
+        return None if ins[0].valid is None else self.valids(eqn.op, ins, eqn.params, [ins[0].data.shape])[0]
 
     def valid_view(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
         ref, extra = ins[0], iter(ins[1:])
@@ -347,18 +358,11 @@ class Machine:
             return
         for v in ins:
             if v.data.shape == mask.shape:
-                mask = mask & (True if v.taint is None else ~v.taint)
+                unseen = either(v.taint, outside(v.data.shape, v.valid))
+                mask = mask if unseen is None else mask & ~unseen
         if np.any(mask):
             where = f" at {[int(i[0]) for i in np.nonzero(mask)]}" if mask.ndim else ""
             raise NumericsError("PL704", f"{eqn.op.name}: {what}{where}", fix="guard it, or select a safe operand first", at=eqn.source)
-
-
-def _padded(a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    if a.shape == shape:
-        return a
-    result = np.zeros(shape, a.dtype)
-    result[tuple(slice(0, n) for n in a.shape)] = a
-    return result
 
 
 def _placed(error: PyptoError, eqn: Eqn) -> PyptoError:

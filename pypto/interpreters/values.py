@@ -84,3 +84,12 @@ def _boxes(mask: np.ndarray) -> Iterator[tuple[tuple[int, int], ...]]:
     for low, high in zip(starts, [*starts[1:], len(mask)], strict=True):
         for rest in _boxes(mask[low]):
             yield ((low, high), *rest)
+
+
+def padded(a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """An array with zeros after its end along each axis."""
+    if a.shape == shape:
+        return a
+    result = np.zeros(shape, a.dtype)
+    result[tuple(slice(0, n) for n in a.shape)] = a
+    return result

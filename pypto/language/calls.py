@@ -294,6 +294,24 @@ def to_values(call: Call, *, check: bool, undeclared_writes: bool) -> list[Any]:
     return values
 
 
+def to_compiled_values(call: Call, parameters: Sequence[Any], *, undeclared_writes: bool) -> list[Any]:
+    """As `to_values` without checks, for compiled code: an output that every run writes completely is written where it is."""
+    values: list[Any] = []
+    traced = (a for a in call.arguments if a.aval is not None)
+    for a, p in zip(traced, parameters, strict=True):
+        assert a.array is not None and a.aval is not None
+        flags = a.array.flags
+        if not isinstance(a.aval, RefAval):
+            values.append(Value(a.array, ()))
+        elif a.aval.direction == OUT and p.full and flags.carray and a.array.dtype == a.aval.dtype.storage:
+            if p.read and a.given is not OMITTED:  # memory that is not written yet reads as zero
+                a.array.fill(0)
+            values.append(Ref.whole(Buffer(a.array, None, None, a.parameter.name)))
+        else:
+            values.append(Ref.whole(_buffer(a, False, undeclared_writes)))
+    return values
+
+
 def _buffer(a: Argument, check: bool, undeclared_writes: bool) -> Buffer:
     assert a.array is not None and a.aval is not None
     name, storage = a.parameter.name, a.aval.dtype.storage
@@ -326,6 +344,9 @@ def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:
         assert a.array is not None and a.aval is not None
         if a.given is OMITTED:
             omitted.append(Array(buffer.data, a.aval.dtype))
+            continue
+        if buffer.data is a.array:  # written in place
+            results.append(a.given)
             continue
         if buffer.written is None or buffer.written.all():
             np.copyto(a.array, buffer.data)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pypto import dtypes, lax, tree
-from pypto.core.avals import Aval, RefAval, ScalarAval, TileAval, join, same_type, scalar
+from pypto.core.avals import TENSOR, Aval, RefAval, ScalarAval, TileAval, join, same_type, scalar
 from pypto.core.ir import Atom, Eqn, Jaxpr, Var
 from pypto.core.trace import Scope
 from pypto.errors import OutputError
@@ -66,29 +66,33 @@ def enter(trace: PlTrace, name: str, value: Any) -> tuple[Any, list[Leaf]]:
     return tree.unflatten(structure, [leaf.inside for leaf in leaves]), leaves
 
 
-def uses(eqns: Sequence[Eqn], var: Var) -> list[Eqn]:
-    """The equations that use a variable, nested ones included."""
+def uses(trace: PlTrace, eqns: Sequence[Eqn], var: Var) -> list[Eqn]:
+    """The equations that use a variable, nested ones included, also under the names that nested loops see it as."""
+    names = {var, *(v for v in trace.aliases if trace.resolved(v) is var)}
     found = []
     stack = list(eqns)
     while stack:
         e = stack.pop()
-        if var in e.ins:
+        if any(a in names for a in e.ins if isinstance(a, Var)):
             found.append(e)
         for body in e.bodies():
             stack.extend(body.eqns)
-            if var in body.outs:
+            if any(a in names for a in body.outs if isinstance(a, Var)):
                 found.append(e)
     return found
 
 
-def only_loaded_whole(eqns: Sequence[Eqn], var: Var) -> bool:
-    """Whether a handle is used as a value only, so that it may as well be that value."""
-    return all(e.op is lax.get and e.ins[0] is var and e.params["sizes"] == var.aval.shape for e in uses(eqns, var))
+def only_used_as_tile(trace: PlTrace, eqns: Sequence[Eqn], var: Var) -> bool:
+    """Whether a handle is used as a tile is, so that it may as well be one: loads are slices of it, stores update it in place."""
+    return all(
+        e.op in (lax.read, lax.set_) or (e.op is lax.get and e.params["valid"] is None and e.params["level"] == TENSOR)
+        for e in uses(trace, eqns, var)
+    )
 
 
-def only_converted(eqns: Sequence[Eqn], var: Var, dtype: Any) -> bool:
+def only_converted(trace: PlTrace, eqns: Sequence[Eqn], var: Var, dtype: Any) -> bool:
     """Whether a number is only ever used after conversion to `dtype`."""
-    return all(e.op is lax.convert and e.params["dtype"] is dtype for e in uses(eqns, var))
+    return all(e.op is lax.convert and e.params["dtype"] is dtype for e in uses(trace, eqns, var))
 
 
 class Mismatch(Exception):
@@ -101,15 +105,15 @@ def settle(trace: PlTrace, scope: Scope, leaf: Leaf, after: Any) -> tuple[Any, A
     `scope` is the body, still open. May retype the body's input: a number or an unwritten handle takes the type of
     what replaces it, provided the body did not use it as something else.
     """
-    inside = leaf.inside
+    inside, after = _as_typed(trace, leaf.inside), _as_typed(trace, after)
     if isinstance(after, Value) and isinstance(inside, Value):
         if same_type(after.aval, inside.aval):
             return leaf.before, after
         if isinstance(inside, ScalarValue) and inside.aval.weak and isinstance(after, ScalarValue):
-            return _retype_number(scope, leaf, after)
+            return _retype_number(trace, scope, leaf, after)
         if isinstance(inside, RefValue) and isinstance(after, TileValue) and after.shape == inside.shape:
-            if after.dtype is inside.dtype and only_loaded_whole(scope.eqns, inside.var):
-                inside.var.aval = TileAval(after.aval.shape, after.dtype, after.aval.level)
+            if after.dtype is inside.dtype and only_used_as_tile(trace, scope.eqns, inside.var):
+                inside.var.aval = TileAval(after.aval.shape, after.dtype, after.aval.level, None, inside.aval.valid)
                 return leaf.before, after  # the loop's operand is loaded where the loop is made
         if isinstance(inside, TileValue) and isinstance(after, RefValue) and after.shape == inside.shape and after.dtype is inside.dtype:
             return leaf.before, trace.value(after, leaf.name, shares=True)
@@ -128,12 +132,21 @@ def settle(trace: PlTrace, scope: Scope, leaf: Leaf, after: Any) -> tuple[Any, A
     raise Mismatch
 
 
-def _retype_number(scope: Scope, leaf: Leaf, after: ScalarValue) -> tuple[Any, Any]:
+def _as_typed(trace: PlTrace, x: Any) -> Any:
+    """A value as what its variable is by now: the input of this loop that it is may have been retyped."""
+    if not isinstance(x, Value):
+        return x
+    now = trace.wrap(x.var)
+    now.scope = x.scope
+    return now
+
+
+def _retype_number(trace: PlTrace, scope: Scope, leaf: Leaf, after: ScalarValue) -> tuple[Any, Any]:
     """`s = 0` before the loop and a typed scalar after it: the number was of that type all along, or an index."""
     inside, dtype = leaf.inside, after.dtype
     if isinstance(leaf.before, float) and not dtype.is_float:
         raise Mismatch
-    if only_converted(scope.eqns, inside.var, dtype):
+    if only_converted(trace, scope.eqns, inside.var, dtype):
         inside.var.aval = scalar(dtype)
         return leaf.before, after
     if dtype.is_integer and inside.dtype is dtypes.INDEX:  # the body used it as an index, which absorbs integers

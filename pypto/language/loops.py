@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pypto import dtypes, lax, tree
-from pypto.core.avals import RefAval, ScalarAval, TileAval, scalar
+from pypto.core.avals import RefAval, ScalarAval, TileAval, same_type, scalar
 from pypto.core.ir import Jaxpr, Var
 from pypto.core.trace import Scope
 from pypto.errors import BodyError, ShapeError, warn
@@ -138,6 +138,7 @@ class Loops(Regions):
                 after[:states] = self._yielded(fed, states)
             carries = _Carries(trace, scope, runs)
             plan = [carries.name(n, v, p, a) for n, v, p, a in zip(names, values, leaves, after, strict=True)]
+            carries.agree()
             inside, outs = [leaf.inside.var for leaf, _, _ in carries.kept], [out for _, _, out in carries.kept]
             Weakening(trace).carries(scope.eqns, inside, outs)
         inits = [trace.atom(self._init(before, leaf)) for leaf, before, _ in carries.kept]
@@ -201,17 +202,15 @@ class _Carries:
     def _leaf(self, leaf: Leaf, after: Any) -> Callable[[list[Any]], Any]:
         trace = self.trace
         if isinstance(after, Unset):
+            if isinstance(leaf.inside, Value) and carry.uses(trace, self.scope.eqns, leaf.inside.var):
+                raise after.error()  # the next turn reads it
             return lambda outs: Unset(leaf.name, after.why or "the last turn of the loop may leave it unset")
         if isinstance(leaf.inside, Value):
             if isinstance(after, Value) and trace.resolved(after.var) is leaf.inside.var:
                 return self._unchanged(leaf)
-            if is_number(leaf.before) and is_number(after) and type(after) is type(leaf.before) and after == leaf.before:
+            if is_number(leaf.before) and type(after) is type(leaf.before) and repr(after) == repr(leaf.before):
                 return self._unchanged(leaf)
-            if (
-                isinstance(leaf.before, RefValue)
-                and isinstance(after, RefValue)
-                and trace.resolved(after.var) is trace.resolved(leaf.before.var)
-            ):
+            if isinstance(leaf.before, Value) and isinstance(after, Value) and trace.resolved(after.var) is trace.resolved(leaf.before.var):
                 return self._unchanged(leaf)
             return self._carried(leaf, after)
         if not isinstance(after, Value) and _same_python(leaf.before, after):
@@ -236,6 +235,22 @@ class _Carries:
         position = len(self.kept)
         self.kept.append((leaf, before, self.trace.atom(value)))
         return lambda outs: outs[position]
+
+    def agree(self) -> None:
+        """Settle again what one name settled as while another name took its value."""
+        settled = False
+        while not settled:
+            settled = True
+            for position, (leaf, before, out) in enumerate(self.kept):
+                if same_type(leaf.inside.var.aval, out.aval):
+                    continue
+                settled = False
+                after = self.trace.wrap(out) if isinstance(out, Var) else out.value.item()
+                try:
+                    before, value = carry.settle(self.trace, self.scope, leaf, after)
+                except Mismatch:
+                    raise carry.carry_error(leaf, after, self._where(after)) from None
+                self.kept[position] = leaf, before, self.trace.atom(value)
 
     def _first_set_inside(self, name: str, after: Any) -> Callable[[list[Any]], Any]:
         why = "it is set inside a loop that may not run"

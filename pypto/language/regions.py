@@ -8,6 +8,7 @@ from typing import Any
 
 from pypto import dtypes, lax, tree
 from pypto.core.avals import RefAval, scalar
+from pypto.core.index import is_static
 from pypto.core.ir import Jaxpr, Var
 from pypto.core.trace import Scope
 from pypto.errors import BodyError, TaskError
@@ -33,6 +34,11 @@ class _PartlyValid:
 
     def __init__(self, buffer: RefValue, valid: list[Any]) -> None:
         self.buffer, self.valid = buffer, valid
+
+
+def _chosen(scope: Scope, handle: Var) -> bool:
+    """Whether a loop or branch of a region decides which buffer this is."""
+    return any(handle in e.outs for e in scope.eqns if e.op in (lax.loop, lax.cond))
 
 
 class Regions:
@@ -85,7 +91,9 @@ class Regions:
     def _escaping(self, scope: Scope, name: str, value: Value) -> Any:
         trace = self.trace
         if isinstance(value, RefValue):
-            return Unset(name, "it is a view made inside a region that has ended; make the view outside")
+            if not _chosen(scope, value.var) or not is_static(value.shape):
+                return Unset(name, "it is a view made inside a region that has ended; make the view outside")
+            value = access.load_whole(trace, value, shares=True)
         shape = value.shape if isinstance(value, TileValue) else (1,)
         dtype = value.dtype if value.dtype is not dtypes.MASK else None
         if dtype is None:

@@ -66,7 +66,8 @@ class PlTrace(JaxprTrace):
         """The variable behind carries that turned out to be no carries."""
         while var in self.aliases:
             target = self.aliases[var]
-            assert isinstance(target, Var)
+            if not isinstance(target, Var):  # a number
+                return var
             var = target
         return var
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from pypto import dtypes, numerics
 from pypto.core.op import Exact, Native
-from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.rules import Lanewise
 from pypto.lax.families import FLOATS, NATIVE_FLOATS, chips, elementwise
 
@@ -46,9 +45,7 @@ def _leaky(x: Any, slope: Any) -> Any:
     return np.where(x > 0, x, x * slope)
 
 
-@elementwise(
-    cpu=Lanewise(Lanes.leaky), accepts=FLOATS, exact=Exact("fp32"), pto=Native("pto.tlrelu"), golden="jax.nn.leaky_relu", on=_LEAKY
-)
+@elementwise(cpu=Lanewise("leaky"), accepts=FLOATS, exact=Exact("fp32"), pto=Native("pto.tlrelu"), golden="jax.nn.leaky_relu", on=_LEAKY)
 def lrelu(x: Any, slope: Any) -> Any:
     """x where it is positive, x * slope elsewhere.
 
@@ -68,7 +65,7 @@ def lrelu(x: Any, slope: Any) -> Any:
     return _leaky(x, slope)
 
 
-@elementwise(cpu=Lanewise(Lanes.leaky), accepts=FLOATS, exact=Exact("fp32"), pto=Native("pto.tprelu"), on=_LEAKY)
+@elementwise(cpu=Lanewise("leaky"), accepts=FLOATS, exact=Exact("fp32"), pto=Native("pto.tprelu"), on=_LEAKY)
 def prelu(x: Any, slope: Any) -> Any:
     """x where it is positive, x * slope elsewhere, with a slope for each element.
 

@@ -6,6 +6,7 @@ What such an op reads or writes is given by its `addresses`: row-major positions
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from pypto.core.op import Fault, Native, No, outside
 from pypto.errors import ShapeError
 from pypto.lax.families import check_accepts
 from pypto.lax.gathering import GATHERED, outside_mask, valid_of
-from pypto.lax.memory import set_, structural
+from pypto.lax.memory import set_, structural, window_text
 from pypto.lax.scattering import SCATTERED, check_rows, row_positions, rows_outside
 
 # ---- mgather -----------------------------------------------------------------------------------------------------
@@ -289,8 +290,15 @@ def _accumulate_aval(
     return set_.abstract(target, value, *offsets, sizes=sizes, drop=drop)
 
 
+def _show_accumulate(e: Any, name: Callable[[Any], str]) -> str:
+    target, value, *starts = e.ins
+    window = window_text(target, starts, list(map(str, e.params["sizes"])), e.params["drop"], name)
+    return f"atomic {e.params['combine']} {window} <- {name(value)}"
+
+
 @structural(
     abstract=_accumulate_aval,
+    show=_show_accumulate,
     refs=(0,),
     reads=(0,),
     writes=(0,),

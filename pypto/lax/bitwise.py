@@ -11,7 +11,6 @@ from pypto.core.op import Exact, Native
 from pypto.core.trace import aval_of
 from pypto.dtypes import DType, Kind
 from pypto.errors import ShapeError
-from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.rules import Lanewise
 from pypto.lax.convert import convert
 from pypto.lax.families import A5_ALL, FLOATS, INTEGERS, UNSIGNED, chips, elementwise
@@ -25,7 +24,7 @@ _SHIFTS_ON = chips(_NARROW, _WIDE)
 _NOT_ON = chips(frozenset({dtypes.INT16, dtypes.UINT16}), frozenset({dtypes.INT16, dtypes.UINT16}))
 
 
-@elementwise(cpu=Lanewise(Lanes.both), accepts=BITS, exact=_EXACT, pto=Native("pto.tand"), on=_BITS_ON, golden="jax.lax.bitwise_and")
+@elementwise(cpu=Lanewise("both"), accepts=BITS, exact=_EXACT, pto=Native("pto.tand"), on=_BITS_ON, golden="jax.lax.bitwise_and")
 def and_(x: Any, y: Any) -> Any:
     """Bits that are set in both.
 
@@ -43,7 +42,7 @@ def and_(x: Any, y: Any) -> Any:
     return x & y
 
 
-@elementwise(cpu=Lanewise(Lanes.either), accepts=BITS, exact=_EXACT, pto=Native("pto.tor"), on=_BITS_ON, golden="jax.lax.bitwise_or")
+@elementwise(cpu=Lanewise("either"), accepts=BITS, exact=_EXACT, pto=Native("pto.tor"), on=_BITS_ON, golden="jax.lax.bitwise_or")
 def or_(x: Any, y: Any) -> Any:
     """Bits that are set in at least one.
 
@@ -59,7 +58,7 @@ def or_(x: Any, y: Any) -> Any:
     return x | y
 
 
-@elementwise(cpu=Lanewise(Lanes.differ), accepts=BITS, exact=_EXACT, pto=Native("pto.txor"), on=_BITS_ON, golden="jax.lax.bitwise_xor")
+@elementwise(cpu=Lanewise("differ"), accepts=BITS, exact=_EXACT, pto=Native("pto.txor"), on=_BITS_ON, golden="jax.lax.bitwise_xor")
 def xor(x: Any, y: Any) -> Any:
     """Bits that are set in exactly one.
 
@@ -75,7 +74,7 @@ def xor(x: Any, y: Any) -> Any:
     return x ^ y
 
 
-@elementwise(cpu=Lanewise(Lanes.invert), accepts=BITS, exact=_EXACT, pto=Native("pto.tnot"), golden="jax.lax.bitwise_not", on=_NOT_ON)
+@elementwise(cpu=Lanewise("invert"), accepts=BITS, exact=_EXACT, pto=Native("pto.tnot"), golden="jax.lax.bitwise_not", on=_NOT_ON)
 def not_(x: Any) -> Any:
     """All bits inverted; of a truth value or mask, the other one.
 
@@ -104,7 +103,7 @@ def _bounded(count: Any) -> tuple[Any, Any]:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.shl),
+    cpu=Lanewise("shl"),
     accepts=INTEGERS,
     exact=_EXACT,
     pto=Native("pto.tshl"),
@@ -130,7 +129,7 @@ def shl(x: Any, count: Any) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.shr),
+    cpu=Lanewise("shr"),
     accepts=INTEGERS,
     exact=_EXACT,
     pto=Native("pto.tshr"),

@@ -12,7 +12,6 @@ from pypto.core.avals import Aval, TileAval
 from pypto.core.op import OPS, Exact, Native, Op, Pointwise
 from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
-from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.rules import Lanewise
 from pypto.lax.families import (
     NUMBERS,
@@ -98,7 +97,8 @@ def _select_aval(mask: Aval, x: Aval, y: Aval) -> Aval:
     shape = broadcast_shapes("select", [a.shape for a in operands])
     valid = None
     if any(isinstance(a, TileAval) and a.valid is not None for a in operands):
-        valid = broadcast_valid(*(a.valid_shape if isinstance(a, TileAval) else a.shape for a in operands))
+        valids = [a.valid_shape if isinstance(a, TileAval) else a.shape for a in operands]
+        valid = broadcast_valid(*valids, shapes=[a.shape for a in operands])
     return result_aval("select", operands, shape, value.dtype, valid)
 
 
@@ -123,12 +123,12 @@ def _select_samples() -> list[Any]:
 
 
 @computed(
-    cpu=Lanewise(Lanes.select, exact=True, first=1),
+    cpu=Lanewise("select", exact=True, first=1),
     samples=_select_samples,
     abstract=_select_aval,
     axes=Pointwise(),
     exact=Exact("movement"),
-    valid=lambda mask, x, y: broadcast_valid(x, y, mask),
+    valid=lambda mask, x, y, shapes: broadcast_valid(x, y, mask, shapes=(*shapes[1:], shapes[0])),
     prepare=_prepare_select,
     taint=_select_taint,
     pto=Native("pto.tsel"),

@@ -13,7 +13,7 @@ from pypto.core.avals import TENSOR, TILE, ArrayAval, Aval, TileAval, Valid
 from pypto.core.op import Exact, Labels, Native, Op
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
-from pypto.interpreters.cpu import products
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import FLOATS, check_accepts, letters, sample_values, unify
 
 A2A3 = FLOATS | {dtypes.INT8}
@@ -192,7 +192,7 @@ def cube(*, mnemonic: str, accumulates: bool = False, biased: bool = False, one_
         def axes(*operands: Aval, **params: Any) -> Labels:
             a, b = operands[first : first + 2]
             left, right, out = _labels(a, b, *flags(params))
-            bias = [out[-len(x.shape) : -1].replace(out[-2:-1], "1") + "n" for x in operands[-1:]] if biased else []
+            bias = ["1" * (operands[-1].rank - 1) + "n"] if biased else []
             return Labels((*([out] if accumulates else []), left, right, *bias), out)
 
         def prepare(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -215,7 +215,7 @@ def cube(*, mnemonic: str, accumulates: bool = False, biased: bool = False, one_
             module=body.__module__,
             signature=signature,
             crops=True,
-            cpu=products.product(accumulates=accumulates, biased=biased),
+            cpu=Tilewise(f"products.{'ACCUMULATED' if accumulates else 'BIASED' if biased else 'PLAIN'}"),
             unit="cube",
             accepts=ACCEPTS,
             on={"a2a3": A2A3 | ACCUMULATORS, "a5": ACCEPTS | ACCUMULATORS},

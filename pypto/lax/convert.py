@@ -14,7 +14,6 @@ from pypto.core.op import Exact, Native, Pointwise
 from pypto.core.trace import aval_of
 from pypto.dtypes import DType, Kind, dtype_of
 from pypto.errors import ShapeError
-from pypto.interpreters.cpu import casts
 from pypto.interpreters.cpu.rules import Lanewise
 from pypto.lax.families import computed, sample_values
 
@@ -46,7 +45,7 @@ def _samples() -> list[Any]:
 
 
 @computed(
-    cpu=Lanewise(casts.convert, exact=True, takes_params=True),
+    cpu=Lanewise("convert", exact=True, takes_params=True),
     samples=_samples,
     abstract=_abstract,
     axes=Pointwise(),

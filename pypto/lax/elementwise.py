@@ -9,7 +9,6 @@ from pypto import dtypes, numerics
 from pypto.core.avals import Aval
 from pypto.core.op import Exact, Native
 from pypto.errors import ShapeError
-from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.rules import Lanewise
 from pypto.lax.families import A3_ARITHMETIC, A5_ALL, A5_WIDE, FLOATS, NATIVE_FLOATS, NUMBERS, chips, elementwise
 
@@ -17,7 +16,7 @@ _ARITHMETIC = Exact("fp32")
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.add),
+    cpu=Lanewise("add"),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
     pto=Native("pto.tadd"),
@@ -42,7 +41,7 @@ def add(x: Any, y: Any) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.sub),
+    cpu=Lanewise("sub"),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
     pto=Native("pto.tsub"),
@@ -67,7 +66,7 @@ def sub(x: Any, y: Any) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.mul),
+    cpu=Lanewise("mul"),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
     pto=Native("pto.tmul"),
@@ -106,7 +105,7 @@ def _precision(name: str, avals: Sequence[Aval], *, high_precision: Any = None) 
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.div),
+    cpu=Lanewise("div"),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
     pto=Native("pto.tdiv"),
@@ -137,7 +136,7 @@ def div(x: Any, y: Any, *, high_precision: bool | None = None) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.max, exact=True),
+    cpu=Lanewise("max", exact=True),
     accepts=NUMBERS,
     exact=Exact("max, min"),
     pto=Native("pto.tmax"),
@@ -163,7 +162,7 @@ def maximum(x: Any, y: Any) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.min, exact=True),
+    cpu=Lanewise("min", exact=True),
     accepts=NUMBERS,
     exact=Exact("max, min"),
     pto=Native("pto.tmin"),
@@ -188,7 +187,7 @@ def minimum(x: Any, y: Any) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.neg, exact=True),
+    cpu=Lanewise("neg", exact=True),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
     pto=Native("pto.tneg"),
@@ -211,7 +210,7 @@ def neg(x: Any) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.abs, exact=True),
+    cpu=Lanewise("abs", exact=True),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
     pto=Native("pto.tabs"),
@@ -235,7 +234,7 @@ def abs_(x: Any) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.exp),
+    cpu=Lanewise("exp"),
     accepts=FLOATS,
     exact=Exact("fp32"),
     pto=Native("pto.texp"),
@@ -260,7 +259,7 @@ def exp(x: Any) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.log),
+    cpu=Lanewise("log"),
     accepts=FLOATS,
     exact=Exact("fp32"),
     pto=Native("pto.tlog"),
@@ -288,7 +287,7 @@ def log(x: Any, *, high_precision: bool | None = None) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.sqrt),
+    cpu=Lanewise("sqrt"),
     accepts=FLOATS,
     exact=Exact("fp32"),
     pto=Native("pto.tsqrt"),
@@ -314,7 +313,7 @@ def sqrt(x: Any) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.rsqrt),
+    cpu=Lanewise("rsqrt"),
     accepts=FLOATS,
     exact=Exact("fp32"),
     pto=Native("pto.trsqrt"),
@@ -342,7 +341,7 @@ def rsqrt(x: Any, *, high_precision: bool | None = None) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.recip),
+    cpu=Lanewise("recip"),
     accepts=FLOATS,
     exact=Exact("fp32"),
     pto=Native("pto.trecip"),

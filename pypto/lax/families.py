@@ -78,14 +78,17 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim,
     return tuple(result)
 
 
-def broadcast_valid(*valids: Any, **_: Any) -> Valid:
-    """The first operand that spans an axis decides its valid extent, as the vector unit does."""
-    shaped = [v for v in valids if isinstance(v, tuple)]
-    rank = max(map(len, shaped), default=0)
+def broadcast_valid(*valids: Any, shapes: Sequence[tuple[Dim, ...]] | None = None, **_: Any) -> Valid:
+    """The first operand that spans an axis decides its valid extent, as the vector unit does.
+
+    An operand spans an axis when its extent in `shapes` is not 1, however little of it is valid; without `shapes` all is.
+    """
+    shaped = [(v, s) for v, s in zip(valids, shapes or valids, strict=True) if isinstance(v, tuple)]
+    rank = max((len(v) for v, _ in shaped), default=0)
     result: list[int | None] = []
     for axis in range(rank):
-        extents = [v[axis - rank + len(v)] for v in shaped if axis - rank + len(v) >= 0]
-        result.append(next((e for e in extents if e != 1), 1))
+        extents = [(v[axis - rank + len(v)], s[axis - rank + len(v)]) for v, s in shaped if axis - rank + len(v) >= 0]
+        result.append(next((v for v, s in extents if s != 1), extents[0][0]))
     return tuple(result)
 
 
@@ -110,7 +113,8 @@ def elementwise_aval(name: str, operands: Sequence[Aval], dtype: DType | None = 
     shape = broadcast_shapes(name, [a.shape for a in operands])
     valid = None
     if any(isinstance(a, TileAval) and a.valid is not None for a in operands):
-        valid = broadcast_valid(*(a.valid_shape if isinstance(a, TileAval) else a.shape for a in operands))
+        valids = [a.valid_shape if isinstance(a, TileAval) else a.shape for a in operands]
+        valid = broadcast_valid(*valids, shapes=[a.shape for a in operands])
     return result_aval(name, operands, shape, dtype or operands[0].dtype, valid)
 
 

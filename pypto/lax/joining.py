@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from pypto import dtypes
 from pypto.core.avals import TENSOR, TILE, ArrayAval, Aval, TileAval, Valid
 from pypto.core.op import Native
 from pypto.errors import ShapeError
-from pypto.interpreters.cpu import moves
-from pypto.lax.families import movement, sample_values
+from pypto.interpreters.cpu.rules import Tilewise
+from pypto.lax.families import movement
 
-_X = sample_values(dtypes.FP32, (3, 4))
+_X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(3, 4)
 
 
 def _concatenate_aval(*xs: Aval, axis: int) -> Aval:
@@ -51,7 +50,7 @@ def _concatenate_valid(*valids: Valid, axis: int) -> Valid:
 
 
 @movement(
-    cpu=moves.CONCATENATE,
+    cpu=Tilewise("moves.CONCATENATE"),
     samples=lambda: [((_X, _X + 1), {"axis": 1}), ((_X, _X), {"axis": 0})],
     abstract=_concatenate_aval,
     normal=lambda *xs, axis: {"axis": axis + xs[0].rank if axis < 0 else axis},

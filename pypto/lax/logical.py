@@ -6,7 +6,6 @@ from typing import Any
 
 from pypto import dtypes
 from pypto.core.op import Exact
-from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.rules import Lanewise
 from pypto.lax.families import elementwise
 
@@ -14,7 +13,7 @@ _BOOL = frozenset({dtypes.BOOL})
 _EXACT = Exact("integers")
 
 
-@elementwise(cpu=Lanewise(Lanes.both), accepts=_BOOL, exact=_EXACT, golden="jax.numpy.logical_and")
+@elementwise(cpu=Lanewise("both"), accepts=_BOOL, exact=_EXACT, golden="jax.numpy.logical_and")
 def logical_and(x: Any, y: Any) -> Any:
     """Both are true.
 
@@ -29,7 +28,7 @@ def logical_and(x: Any, y: Any) -> Any:
     return x & y
 
 
-@elementwise(cpu=Lanewise(Lanes.either), accepts=_BOOL, exact=_EXACT, golden="jax.numpy.logical_or")
+@elementwise(cpu=Lanewise("either"), accepts=_BOOL, exact=_EXACT, golden="jax.numpy.logical_or")
 def logical_or(x: Any, y: Any) -> Any:
     """At least one is true.
 
@@ -39,7 +38,7 @@ def logical_or(x: Any, y: Any) -> Any:
     return x | y
 
 
-@elementwise(cpu=Lanewise(Lanes.differ), accepts=_BOOL, exact=_EXACT, golden="jax.numpy.logical_xor")
+@elementwise(cpu=Lanewise("differ"), accepts=_BOOL, exact=_EXACT, golden="jax.numpy.logical_xor")
 def logical_xor(x: Any, y: Any) -> Any:
     """Exactly one is true.
 
@@ -49,7 +48,7 @@ def logical_xor(x: Any, y: Any) -> Any:
     return x ^ y
 
 
-@elementwise(cpu=Lanewise(Lanes.invert), accepts=_BOOL, exact=_EXACT, golden="jax.numpy.logical_not")
+@elementwise(cpu=Lanewise("invert"), accepts=_BOOL, exact=_EXACT, golden="jax.numpy.logical_not")
 def logical_not(x: Any) -> Any:
     """The other truth value.
 

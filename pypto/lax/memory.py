@@ -66,7 +66,7 @@ def _listed(extents: Sequence[int | None], operands: Iterator[Any], name: Namer)
     return [name(next(operands)) if d is None else str(d) for d in extents]
 
 
-def _window_text(ref: Any, starts: Sequence[Any], sizes: Sequence[str], drop: Sequence[int], name: Namer) -> str:
+def window_text(ref: Any, starts: Sequence[Any], sizes: Sequence[str], drop: Sequence[int], name: Namer) -> str:
     """A window as a subscript: `x[r:+4, 0:+16]`; an axis that vanishes shows its index only."""
     parts = [name(s) if i in drop else f"{name(s)}:+{n}" for i, (s, n) in enumerate(zip(starts, sizes, strict=True))]
     return f"{name(ref)}[{', '.join(parts)}]"
@@ -81,14 +81,14 @@ def _show_alloc(e: Any, name: Namer) -> str:
 def _show_view(e: Any, name: Namer) -> str:
     ref, *rest = e.ins
     sizes = e.params["sizes"]
-    return f"view {_window_text(ref, rest[: len(sizes)], _listed(sizes, iter(rest[len(sizes) :]), name), e.params['drop'], name)}"
+    return f"view {window_text(ref, rest[: len(sizes)], _listed(sizes, iter(rest[len(sizes) :]), name), e.params['drop'], name)}"
 
 
 def _show_get(e: Any, name: Namer) -> str:
     ref, *rest = e.ins
     p = e.params
     rank = len(p["sizes"])
-    text = f"load {_window_text(ref, rest[:rank], list(map(str, p['sizes'])), p['drop'], name)}"
+    text = f"load {window_text(ref, rest[:rank], list(map(str, p['sizes'])), p['drop'], name)}"
     valid = f" valid [{', '.join(_listed(p['valid'], iter(rest[rank:]), name))}]" if p["valid"] is not None else ""
     return f"{text}{valid}{' at tile level' if p['level'] == TILE else ''}"
 
@@ -96,7 +96,7 @@ def _show_get(e: Any, name: Namer) -> str:
 def _show_set(e: Any, name: Namer) -> str:
     target, value, *starts = e.ins
     # of a scalar value `drop` says nothing: it fills the whole window
-    window = _window_text(target, starts, list(map(str, e.params["sizes"])), e.params["drop"], name)
+    window = window_text(target, starts, list(map(str, e.params["sizes"])), e.params["drop"], name)
     return f"{'update in place' if isinstance(target.aval, TileAval) else 'store'} {window} <- {name(value)}"
 
 

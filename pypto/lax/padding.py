@@ -13,11 +13,11 @@ from pypto.core.avals import ArrayAval, Aval, TileAval
 from pypto.core.op import Native
 from pypto.dtypes import DTYPES, dtype_of
 from pypto.errors import ShapeError
-from pypto.interpreters.cpu import moves
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import movement, sample_values
 
 PADS = ("zero", "max", "min")
-_X = sample_values(dtypes.FP32, (3, 4))
+_X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(3, 4)
 
 
 def _filled(x: np.ndarray, shape: tuple[int, ...], pad: str, valid: tuple[int, ...]) -> np.ndarray:
@@ -52,7 +52,7 @@ def _fillpad_aval(x: Aval, *, pad: str, valid: Any = None) -> Aval:
 
 
 @movement(
-    cpu=moves.FILLPAD,
+    cpu=Tilewise("moves.FILLPAD"),
     samples=lambda: [
         ((sample_values(d, (3, 4)),), {"pad": p, "valid": (2, 3)})
         for d in sorted(DTYPES.values(), key=lambda d: d.name)
@@ -137,7 +137,7 @@ def _validshape_valid(x: Any, *extents: Any, known: Any, old: tuple[int, ...]) -
 
 
 @movement(
-    cpu=moves.SET_VALIDSHAPE,
+    cpu=Tilewise("moves.SET_VALIDSHAPE"),
     samples=list,
     abstract=_validshape_aval,
     valid=_validshape_valid,

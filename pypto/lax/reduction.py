@@ -13,7 +13,6 @@ from pypto.core.avals import ArrayAval, Aval, TileAval
 from pypto.core.op import Exact, Labels, Native, No, Op
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
-from pypto.interpreters.cpu import reductions
 from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import INTEGERS, NUMBERS, check_accepts, letters, sample_values
 
@@ -143,7 +142,7 @@ def _in_order(order: str, flat: np.ndarray, lanes: Callable[..., Any], ascending
 
 
 @reduction(
-    cpu=reductions.SUM,
+    cpu=Tilewise("reductions.SUM"),
     accepts=NUMBERS,
     on={"a2a3": _A2A3, "a5": _A2A3 | {dtypes.INT64, dtypes.UINT64}},
     exact=Exact("row reductions"),
@@ -172,7 +171,7 @@ def reduce_sum(x: Any, *, order: str = LANES64) -> Any:
 
 
 @reduction(
-    cpu=reductions.PROD,
+    cpu=Tilewise("reductions.PROD"),
     accepts=NUMBERS,
     on={"a2a3": _A2A3, "a5": _A2A3 | {dtypes.BF16, dtypes.UINT16, dtypes.UINT32}},
     exact=Exact("row reductions"),
@@ -194,7 +193,7 @@ _EXTREMES = {"a2a3": _A2A3, "a5": _A2A3 | {dtypes.INT8, dtypes.UINT8, dtypes.INT
 
 
 @reduction(
-    cpu=reductions.MAX,
+    cpu=Tilewise("reductions.MAX"),
     accepts=NUMBERS,
     on=_EXTREMES,
     exact=Exact("max, min"),
@@ -222,7 +221,7 @@ def reduce_max(x: Any) -> Any:
 
 
 @reduction(
-    cpu=reductions.MIN,
+    cpu=Tilewise("reductions.MIN"),
     accepts=NUMBERS,
     on=_EXTREMES,
     exact=Exact("max, min"),
@@ -235,7 +234,7 @@ def reduce_min(x: Any) -> Any:
 
 
 @reduction(
-    cpu=reductions.AND,
+    cpu=Tilewise("reductions.AND"),
     accepts=_TRUTHS,
     exact=Exact("integers"),
     pto=No("the vector unit reduces numbers only"),
@@ -253,7 +252,11 @@ def reduce_and(x: Any) -> Any:
 
 
 @reduction(
-    cpu=reductions.OR, accepts=_TRUTHS, exact=Exact("integers"), pto=No("the vector unit reduces numbers only"), golden="jax.lax.reduce_or"
+    cpu=Tilewise("reductions.OR"),
+    accepts=_TRUTHS,
+    exact=Exact("integers"),
+    pto=No("the vector unit reduces numbers only"),
+    golden="jax.lax.reduce_or",
 )
 def reduce_or(x: Any) -> Any:
     """The bitwise or over axes; of truth values, whether any is true. Axes as in `reduce_max`; over nothing no bit is set.

@@ -6,13 +6,12 @@ from typing import Any
 
 from pypto import dtypes, numerics
 from pypto.core.op import Exact, Native
-from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.rules import Lanewise
 from pypto.lax.elementwise import zero_divisor
 from pypto.lax.families import A5_WIDE, INTEGERS, NUMBERS, chips, elementwise
 
 
-@elementwise(cpu=Lanewise(Lanes.floor_div), accepts=INTEGERS, exact=Exact("integers"), hazard=zero_divisor)
+@elementwise(cpu=Lanewise("floor_div"), accepts=INTEGERS, exact=Exact("integers"), hazard=zero_divisor)
 def floor_div(x: Any, y: Any) -> Any:
     """Integer quotient rounded toward minus infinity, as Python's `//`.
 
@@ -31,7 +30,7 @@ def floor_div(x: Any, y: Any) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.floor_mod),
+    cpu=Lanewise("floor_mod"),
     accepts=NUMBERS,
     exact=Exact("remainders"),
     pto=Native("pto.trem"),
@@ -58,7 +57,7 @@ def floor_mod(x: Any, y: Any) -> Any:
 
 
 @elementwise(
-    cpu=Lanewise(Lanes.fmod),
+    cpu=Lanewise("fmod"),
     accepts=NUMBERS,
     exact=Exact("remainders"),
     pto=Native("pto.tfmod"),

@@ -16,10 +16,10 @@ from pypto.core.op import Native
 from pypto.core.trace import aval_of
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
-from pypto.interpreters.cpu import moves
-from pypto.lax.families import as_dtype, literal, movement, sample_values
+from pypto.interpreters.cpu.rules import Tilewise
+from pypto.lax.families import as_dtype, literal, movement
 
-_X = sample_values(dtypes.FP32, (3, 4))
+_X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(3, 4)
 
 
 def made(shape: tuple[int, ...], dtype: DType, level: str | None) -> Aval:
@@ -38,7 +38,7 @@ def moved(x: Aval, shape: tuple[Any, ...], valid: Valid | None = None) -> Aval:
 
 
 @movement(
-    cpu=moves.FILL,
+    cpu=Tilewise("moves.FILL"),
     samples=lambda: [((np.float32(1.5),), {"shape": (2, 3), "dtype": dtypes.FP32, "level": None})],
     abstract=lambda value, *, shape, dtype, level: made(shape, dtype, level),
     valid=lambda value, *, shape, **_: shape,
@@ -73,7 +73,7 @@ def full(shape: Sequence[int], value: Any, dtype: Any = None, *, level: str | No
 
 
 @movement(
-    cpu=moves.RAMP,
+    cpu=Tilewise("moves.RAMP"),
     samples=lambda: [((np.int32(3),), {"shape": (1, 5), "dtype": dtypes.INT32, "descending": False, "level": None})],
     abstract=lambda start, *, shape, dtype, descending, level: made(shape, dtype, level),
     valid=lambda start, *, shape, **_: shape,
@@ -101,7 +101,7 @@ def iota(dtype: Any, size: int) -> Any:
 
 
 @movement(
-    cpu=moves.EMPTY,
+    cpu=Tilewise("moves.EMPTY"),
     samples=lambda: [((), {"shape": (2, 4), "dtype": dtypes.FP32, "level": "tile", "space": None})],
     abstract=lambda *, shape, dtype, level, space=None: TileAval(shape, dtype, level, space),
     valid=lambda *, shape, **_: shape,
@@ -164,7 +164,7 @@ def _reshape_aval(x: Aval, *, shape: tuple[int, ...]) -> Aval:
 
 
 @movement(
-    cpu=moves.RESHAPE,
+    cpu=Tilewise("moves.RESHAPE"),
     samples=lambda: [((_X,), {"shape": (2, 6)}), ((_X,), {"shape": (1, 12)})],
     abstract=_reshape_aval,
     valid=lambda x, *, shape, old: reshape_valid(old, x, shape),
@@ -197,7 +197,7 @@ def _permuted(valid: Valid, permutation: tuple[int, ...]) -> Valid:
 
 
 @movement(
-    cpu=moves.TRANSPOSE,
+    cpu=Tilewise("moves.TRANSPOSE"),
     samples=lambda: [((_X,), {"permutation": (1, 0)})],
     abstract=_transpose_aval,
     valid=lambda x, *, permutation: _permuted(x, permutation),
@@ -239,7 +239,7 @@ def _broadcast_valid(valid: Valid, old: tuple[int, ...], shape: tuple[int, ...])
 
 
 @movement(
-    cpu=moves.BROADCAST,
+    cpu=Tilewise("moves.BROADCAST"),
     samples=lambda: [((_X[:1],), {"shape": (3, 4)}), ((_X[:, :1],), {"shape": (3, 4)})],
     abstract=_broadcast_aval,
     valid=lambda x, *, shape, old: _broadcast_valid(x, old, shape),
@@ -308,7 +308,7 @@ def _slice_valid(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
 
 
 @movement(
-    cpu=moves.SLICE,
+    cpu=Tilewise("moves.SLICE"),
     samples=lambda: [((_X, np.int32(1), np.int32(0)), {"sizes": (2, 3)})],
     abstract=_slice_aval,
     valid=_slice_valid,
@@ -338,7 +338,7 @@ def _update_aval(x: Aval, value: Aval, *starts: Aval, sizes: tuple[int, ...]) ->
 
 
 @movement(
-    cpu=moves.UPDATE,
+    cpu=Tilewise("moves.UPDATE"),
     samples=lambda: [((_X, _X[:2, :2], np.int32(1), np.int32(0)), {"sizes": (2, 2)})],
     abstract=_update_aval,
     valid=lambda x, value, *starts, **_: x,

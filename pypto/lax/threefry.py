@@ -33,7 +33,7 @@ def _samples() -> list[Sample]:
     abstract=_abstract,
     axes=Pointwise(),
     exact=Exact("random keys"),
-    valid=lambda *words: (broadcast_valid(*words),) * 2,
+    valid=lambda *words, shapes: (broadcast_valid(*words, shapes=shapes),) * 2,
     accepts=frozenset({dtypes.UINT32}),
     pto=No("the chip's generator is Philox: pl.random"),
 )

@@ -110,7 +110,10 @@ CONTRACT: dict[str, str] = {
     "partly valid tiles": (
         "reductions take the valid region only, part_* the union of two; an invalid lane that reaches an output is an error in checked runs"
     ),
-    "sort32, mrgsort": "descending, ties by ascending index, NaN last; pairs travel as bit patterns",
+    "sort32, mrgsort": (
+        "descending, NaN last; ties by ascending index in sort32, by list and place in it in mrgsort (the same for lists of ascending "
+        "indices); pairs travel as bit patterns"
+    ),
     "literals": "rounded once to the tile's dtype first; a float literal on an integer tile makes the result FP32",
     "promotion": "kernels never promote: mixed tile dtypes are an error that names the cast; lax promotes as JAX does",
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pypto.core.avals import TileAval, same_type
 from pypto.core.ir import Eqn, Jaxpr, check, free_vars
-from pypto.errors import InternalError
-from pypto.tile.ir import Program
+from pypto.errors import InternalError, PyptoError
+from pypto.tile.ir import KernelBody, Program
 
 
 def verify_jaxpr(jaxpr: Jaxpr) -> None:
@@ -22,7 +22,10 @@ def verify_jaxpr(jaxpr: Jaxpr) -> None:
 
 
 def _abstract(eqn: Eqn) -> None:
-    expected = eqn.op.abstract_eval([a.aval for a in eqn.ins], eqn.params)
+    try:
+        expected = eqn.op.abstract_eval([a.aval for a in eqn.ins], eqn.params)
+    except PyptoError as error:  # a program that reached this level had passed every check of its user's
+        raise InternalError("PL901", f"{eqn.op.name} does not take its operands: {error.message}", at=eqn.source) from error
     if len(expected) != len(eqn.outs):
         raise InternalError("PL901", f"{eqn.op.name} has {len(eqn.outs)} results, its rule gives {len(expected)}", at=eqn.source)
     for out, aval in zip(eqn.outs, expected, strict=True):
@@ -35,17 +38,30 @@ def verify(program: Program) -> None:
     """The tile level: closed kernels on tiles, an orchestration without tiles, calls that fit their kernels."""
     verify_jaxpr(program.orchestration)
     kernels = {k.name: k for k in program.kernels}
+    if len(kernels) != len(program.kernels):
+        raise InternalError("PL901", f"two kernels of {program.name} have one name: {[k.name for k in program.kernels]}")
     for k in program.kernels:
-        verify_jaxpr(k.jaxpr)
         if free_vars(k.jaxpr):
             raise InternalError("PL901", f"kernel {k.name} is not closed: {free_vars(k.jaxpr)}")
+        verify_jaxpr(k.jaxpr)
     for eqn in program.orchestration.walk():
         if eqn.op.name == "region":
             raise InternalError("PL901", "a region was not outlined", at=eqn.source)
         if any(isinstance(v.aval, TileAval) for v in eqn.outs):
             raise InternalError("PL901", f"{eqn.op.name} makes a tile in the orchestration", at=eqn.source)
         if eqn.op.name == "call":
-            body = kernels[eqn.params["kernel"]]
-            for a, v in zip(eqn.ins, body.jaxpr.invars, strict=True):
-                if not same_type(a.aval, v.aval):
-                    raise InternalError("PL901", f"{body.name} takes {v.aval}, is called with {a.aval}", at=eqn.source)
+            _check_call(eqn, kernels)
+
+
+def _check_call(eqn: Eqn, kernels: dict[str, KernelBody]) -> None:
+    """A call names a kernel, launches it per block if it has blocks, and passes what it takes."""
+    body = kernels.get(eqn.params["kernel"])
+    if body is None:
+        raise InternalError("PL901", f"there is no kernel {eqn.params['kernel']}", at=eqn.source)
+    if eqn.params["blocks"] != body.blocks:
+        raise InternalError("PL901", f"{body.name} has {'' if body.blocks else 'no '}blocks, its call says otherwise", at=eqn.source)
+    if len(eqn.ins) != len(body.jaxpr.invars):
+        raise InternalError("PL901", f"{body.name} takes {len(body.jaxpr.invars)} operands, got {len(eqn.ins)}", at=eqn.source)
+    for a, v in zip(eqn.ins, body.jaxpr.invars, strict=True):
+        if not same_type(a.aval, v.aval):
+            raise InternalError("PL901", f"{body.name} takes {v.aval}, is called with {a.aval}", at=eqn.source)

@@ -55,7 +55,10 @@ def _dispatch(module: Module, kind: panels.Kind, name: str) -> str:
     other = panels.product(module, kind)
     depth = 64 // kind.dtype.itemsize
     fn = module.function(name, panels.SIGNATURE, "void")
-    inner = {turned: module.need(f"{name}_{turned}", lambda m, t=turned: _product(m, kind, f"{name}_{t}", t == "turned")) for turned in ("plain", "turned")}  # noqa: E501  # fmt: skip
+    inner = {
+        label: module.need(f"{name}_{label}", lambda m, label=label: _product(m, kind, f"{name}_{label}", label == "turned"))
+        for label in ("plain", "turned")
+    }
     left = fn.let(f"or i64 {fn.let('and i64 %m, 31')}, {fn.let('and i64 %n, 31')}")
     left = fn.let(f"or i64 {left}, {fn.let(f'and i64 %k, {depth - 1}')}")
     whole = fn.let(f"icmp eq i64 {left}, 0")

@@ -7,6 +7,7 @@ instruction carries a fast-math flag, and `llvm.fma` stands only where the contr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pypto import dtypes
 from pypto.dtypes import DType
@@ -253,6 +254,12 @@ class Lanes:
         from pypto.interpreters.cpu.functions import rsqrt
 
         return rsqrt(self, x)
+
+    def convert(self, x: str, **params: Any) -> str:
+        """To another dtype; see `casts.convert`."""
+        from pypto.interpreters.cpu.casts import convert
+
+        return convert(self, x, **params)
 
     def polynomial(self, x: str, coefficients: Sequence[float], kind: str = "double") -> str:
         """Horner's scheme with fused steps; the coefficient of the highest power comes first."""

@@ -59,22 +59,29 @@ class Compiled:
         Errors:
           Whatever the reference executor raises.
         """
-        record, address = self._packed(values)
-        arena, err = self._memory()
-        status = self._entry(arena, err.ctypes.data, address)
-        del record
+        status = self.launch(self._packed(values))
         if status:
-            self._raise(self.sites[status - 1], [int(x) for x in err], again)
+            self._raise(self.sites[status - 1], [int(x) for x in self._memory()[1]], again)
 
-    def _memory(self) -> tuple[int, np.ndarray]:
-        """The arena and the error record of this thread."""
+    def launch(self, slots: Sequence[int]) -> int:
+        """Run on an argument record made of these slots; the status, 0 if nothing failed."""
+        arena, _, err, record, address = self._memory()
+        record[: len(slots)] = slots
+        return self._entry(arena, err, address)
+
+    def _memory(self) -> tuple[int, np.ndarray, int, Any, int]:
+        """Of this thread: the arena, the error record with its address, the argument record with its address."""
         found = getattr(self._local, "memory", None)
         if found is None:
-            space = np.zeros(self.room + 4096, np.uint8)
-            found = self._local.memory = (space, -(-space.ctypes.data // 4096) * 4096, np.zeros(_RECORD, np.int64))
-        return found[1], found[2]
+            space, err = np.zeros(self.room + 4096, np.uint8), np.zeros(_RECORD, np.int64)
+            record = (ctypes.c_uint64 * max(1, 32 * len(self.parameters)))()
+            arena = -(-space.ctypes.data // 4096) * 4096
+            self._local.space = space
+            found = self._local.memory = (arena, err, err.ctypes.data, record, ctypes.addressof(record))
+        return found
 
-    def _packed(self, values: Sequence[Any]) -> tuple[Any, int]:
+    def _packed(self, values: Sequence[Any]) -> list[int]:
+        """The slots of the argument record: pointers, extents known at run time, the bits of scalars."""
         slots: list[int] = []
         for p, v in zip(self.parameters, values, strict=True):
             if isinstance(p.aval, RefAval):
@@ -85,8 +92,7 @@ class Compiled:
             else:
                 raw = v.data.astype(np.float32) if p.aval.dtype.is_float else v.data
                 slots.append(int.from_bytes(raw.tobytes(), "little"))
-        record = (ctypes.c_uint64 * max(1, len(slots)))(*slots)
-        return record, ctypes.addressof(record)
+        return slots
 
     def _raise(self, site: Site, numbers: Sequence[int], again: Callable[[], Any]) -> None:
         if site.kind == "memory":

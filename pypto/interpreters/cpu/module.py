@@ -9,6 +9,7 @@ from typing import Any
 from pypto.core.avals import RefAval, ScalarAval
 from pypto.core.ir import Eqn, Jaxpr
 from pypto.interpreters.cpu.blocks import Loose
+from pypto.interpreters.cpu.coverage import coverage
 from pypto.interpreters.cpu.lanes import memory_kind, register_kind
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Function, Int
@@ -81,16 +82,24 @@ class Site:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One traced argument of the entry: which slots of the argument record it takes."""
+    """One traced argument of the entry: which slots of the argument record it takes.
+
+    Attributes:
+      dynamic: axes whose extents are passed.
+      full: every run writes all of it.
+      read: something may read it.
+    """
 
     aval: RefAval | ScalarAval
     name: str
     dynamic: tuple[int, ...] = ()
+    full: bool = False
+    read: bool = True
 
     @property
     def tracked(self) -> bool:
         """Whether writes to it are recorded."""
-        return isinstance(self.aval, RefAval) and self.aval.direction == "out"
+        return isinstance(self.aval, RefAval) and self.aval.direction == "out" and not self.full
 
 
 class Module:
@@ -131,6 +140,7 @@ class Module:
         fn = self.function("main", [("ptr", "arena"), ("ptr", "err"), ("ptr", "heap"), ("ptr", "args")])
         w = Writer(self, fn, orchestration=True)
         place = 0
+        full, read = coverage(self.orchestration, self.kernels)
 
         def slot(kind: str) -> str:
             nonlocal place
@@ -149,7 +159,7 @@ class Module:
                 raise Unsupported(f"an argument {aval}")
             memory_kind(aval.dtype)
             dynamic = tuple(i for i, d in enumerate(aval.shape) if not isinstance(d, int))
-            parameter = Parameter(aval, v.name, dynamic)
+            parameter = Parameter(aval, v.name, dynamic, v in full, v in read)
             self.parameters.append(parameter)
             pointer = slot("ptr")
             mask = slot("ptr") if parameter.tracked else None

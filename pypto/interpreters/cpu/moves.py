@@ -12,7 +12,7 @@ from pypto.core.ir import Eqn
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
 from pypto.interpreters.cpu.memory import _write, filled, offset, window
 from pypto.interpreters.cpu.nest import identity
-from pypto.interpreters.cpu.rules import Tilewise, Unsupported
+from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Scalar, Tile, Value
 
@@ -174,7 +174,7 @@ def _set_validshape(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     return [Tile(x.dtype, x.shape, valid, Lazy(identity, (x,)))]
 
 
-FILL, EMPTY, RAMP = Tilewise(_fill), Tilewise(_empty), Tilewise(_ramp)
-RESHAPE, TRANSPOSE, BROADCAST = Tilewise(_reshape), Tilewise(_transpose), Tilewise(_broadcast)
-SLICE, UPDATE, CONCATENATE = Tilewise(_slice), Tilewise(_update), Tilewise(_concatenate)
-FILLPAD, SET_VALIDSHAPE = Tilewise(_fillpad), Tilewise(_set_validshape)
+FILL, EMPTY, RAMP = _fill, _empty, _ramp
+RESHAPE, TRANSPOSE, BROADCAST = _reshape, _transpose, _broadcast
+SLICE, UPDATE, CONCATENATE = _slice, _update, _concatenate
+FILLPAD, SET_VALIDSHAPE = _fillpad, _set_validshape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from pypto.interpreters.cpu import amx, panels
 from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.memory import _write, filled
 from pypto.interpreters.cpu.moves import tile
-from pypto.interpreters.cpu.rules import Tilewise, Unsupported
+from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DTYPES = (dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8)
 
 
-def product(*, accumulates: bool, biased: bool) -> Tilewise:
+def product(*, accumulates: bool, biased: bool) -> Callable[..., list[Value]]:
     """The rule of a matrix product, with an accumulator in front or a bias at the end of its operands."""
 
     def emit(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
@@ -33,7 +33,7 @@ def product(*, accumulates: bool, biased: bool) -> Tilewise:
         bias = operands.pop() if biased else None
         return [_Product(w, eqn, operands[0], operands[1], acc, bias).result()]
 
-    return Tilewise(emit)
+    return emit
 
 
 class _Product:
@@ -137,3 +137,6 @@ class _Product:
         _write(w, filled(out, self.shape, zero), self.shape, self.shape, place.pointer, place.strides, None)
         _write(w, done, self.shape, valid, place.pointer, place.strides, None)
         return Tile(out, self.shape, valid, place)
+
+
+PLAIN, ACCUMULATED, BIASED = (product(accumulates=a, biased=b) for a, b in ((False, False), (True, False), (False, True)))

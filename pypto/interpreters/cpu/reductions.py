@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from pypto.interpreters.cpu.lanes import Lanes, memory_kind, register_kind
 from pypto.interpreters.cpu.memory import _write, filled
 from pypto.interpreters.cpu.moves import tile
 from pypto.interpreters.cpu.nest import Inner, Nest, Place
-from pypto.interpreters.cpu.rules import Tilewise, Unsupported
+from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Scalar, Tile, Value
 
@@ -24,13 +24,13 @@ ROW = 64
 _WIDTH = 16
 
 
-def reduction(how: str) -> Tilewise:
+def reduction(how: str) -> Callable[..., list[Value]]:
     """The rule of a reduction by `add`, `mul`, `max`, `min`, `both` (and) or `either` (or)."""
 
     def emit(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         return [_Reduction(w, eqn, how, tile(ins[0])).result()]
 
-    return Tilewise(emit)
+    return emit
 
 
 class _Reduction:
@@ -106,9 +106,8 @@ class _Reduction:
         last = 1
         for n in shape[len(kept) :]:
             last *= int(n)
-        memory = Memory(place.pointer, (*place.strides[: len(kept)], 1), place.slot)  # type: ignore[arg-type]
-        extents = (*shape[: len(kept)], last)
-        return Tile(x.dtype, extents, (*valid[: len(kept)], last), memory)  # type: ignore[arg-type]
+        flat = Memory(place.pointer, (*place.strides[: len(kept)], 1), place.slot)
+        return Tile(x.dtype, (*shape[: len(kept)], last), (*valid[: len(kept)], last), flat)  # type: ignore[arg-type]
 
     # ---- along the last axis ----
 

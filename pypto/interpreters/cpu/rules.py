@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,17 +17,25 @@ class Lanewise:
     """The rule of an elementwise op: register values in, register value out.
 
     Attributes:
-      emit: `(lanes, *registers) -> register`. BF16 and FP16 arrive widened to FP32; what it returns is rounded once
-        to the op's result dtype unless it is `exact`.
+      emit: `(lanes, *registers) -> register`, or the name of a method of `Lanes`. BF16 and FP16 arrive widened to FP32; what it
+        returns is rounded once to the op's result dtype unless it is `exact`.
       exact: the result of narrow floats needs no rounding (signs, extremes, choices).
       first: the position of the first operand that is a value: its dtype is the operation's (a mask in front does not count).
       takes_params: `emit` wants the equation's params, and the dtypes as keywords `source` and `target`.
     """
 
-    emit: Callable[..., str]
+    emit: Callable[..., str] | str
     exact: bool = False
     first: int = 0
     takes_params: bool = False
+
+    def function(self) -> Callable[..., str]:
+        """The function itself."""
+        if not isinstance(self.emit, str):
+            return self.emit
+        from pypto.interpreters.cpu.lanes import Lanes
+
+        return getattr(Lanes, self.emit)
 
 
 @dataclass(frozen=True)
@@ -34,8 +43,13 @@ class Tilewise:
     """The rule of any other op on tiles.
 
     Attributes:
-      emit: `(writer, eqn, operands) -> results`: the writer holds the function under construction, operands and results are
-        the values of `pypto.interpreters.cpu.values`.
+      emit: where `(writer, eqn, operands) -> results` is, as "module.NAME" of this package, so that importing ops loads none of it. The
+        writer holds the function under construction; operands and results are the values of `pypto.interpreters.cpu.values`.
     """
 
-    emit: Callable[..., Any]
+    emit: str
+
+    def function(self) -> Callable[..., Any]:
+        """The function itself."""
+        module, name = self.emit.split(".")
+        return getattr(importlib.import_module(f"pypto.interpreters.cpu.{module}"), name)

@@ -15,12 +15,11 @@ import numpy as np
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var, free_vars
 from pypto.dtypes import DType
 from pypto.interpreters.cpu import blocks, memory
-from pypto.interpreters.cpu.arena import Arena
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
+from pypto.interpreters.cpu.needs import Arena, meet, safe, used, uses, weight
 from pypto.interpreters.cpu.nest import Nest, Place
 from pypto.interpreters.cpu.rules import Lanewise, Tilewise, Unsupported
 from pypto.interpreters.cpu.text import Function, Int, constant
-from pypto.interpreters.cpu.uses import meet, safe, used, uses, weight
 from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Slot, Tile, Value, contiguous, is_dense
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class Writer:
         if isinstance(rule, Lanewise):
             return (self.lanewise(eqn, rule, ins),)
         if isinstance(rule, Tilewise):
-            return rule.emit(self, eqn, ins)
+            return rule.function()(self, eqn, ins)
         raise Unsupported(f"{eqn.op.name}: {getattr(rule, 'reason', 'no rule')}")
 
     def read(self, a: Atom) -> Value:
@@ -148,11 +147,13 @@ class Writer:
         out = eqn.outs[0]
         source, target = eqn.ins[rule.first].aval.dtype, out.aval.dtype
         params = {**eqn.params, "source": source, "target": target} if rule.takes_params else {}
-        for kind in (source, target):
-            register_kind(kind)
+        for dtype in (source, target):
+            register_kind(dtype)  # refuses what has no register
+
+        function = rule.function()
 
         def emit(e: Lanes, *xs: str) -> str:
-            result = rule.emit(e.of(source), *xs, **params)
+            result = function(e.of(source), *xs, **params)
             return result if rule.exact or not target.is_float else e.rounded(target, result)
 
         if all(isinstance(x, Scalar) for x in ins):
@@ -163,12 +164,12 @@ class Writer:
         valids = [x.valid for x in operands[rule.first :] if isinstance(x, Tile)] or [x.valid for x in operands if isinstance(x, Tile)]
         valid = self.spanned(valids)
         shared = self.shared(eqn)
-        held = 1 + sum(weight(x) for x in operands)
-        while held > MOST:
+        total = 1 + sum(weight(x) for x in operands)
+        while total > MOST:
             heaviest = max((x for x in operands if isinstance(x, Tile)), key=weight)
-            held -= weight(heaviest)
+            total -= weight(heaviest)
             self.materialise(heaviest)
-        return Tile(target, out.aval.static_shape, valid, Lazy(emit, operands, shared, weight=held))
+        return Tile(target, out.aval.static_shape, valid, Lazy(emit, operands, shared, weight=total))
 
     def spanned(self, valids: Sequence[tuple[Int, ...]]) -> tuple[Int, ...]:
         """The valid region of a broadcast: the first operand that spans an axis decides."""

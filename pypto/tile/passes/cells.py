@@ -38,10 +38,10 @@ class _Cell:
 @tile_pass(provides={"SSA"})
 def promote_cells(jaxpr: Jaxpr) -> Jaxpr:
     """Remove in-place updates of tiles. Linear in the program."""
+    check_shared(jaxpr)
     cells = _find(jaxpr)
     if not cells:
         return jaxpr
-    check_shared(jaxpr)
     _check_lost(jaxpr, cells)
     return _Promoter(cells).block(jaxpr)
 

@@ -24,16 +24,25 @@ def legalise(jaxpr: Jaxpr, platform: Platform) -> Jaxpr:
 
 
 def check_dtypes(eqn: Eqn, platform: Platform) -> None:
-    """Every tile operand of an instruction must have a dtype the chip's unit takes."""
+    """Every tile operand of an instruction must have a dtype the chip's unit takes; of one without, the tile it makes."""
     native = (eqn.op.on or {}).get(platform.family)
     if native is None:
         return
-    for a in eqn.ins:
-        if isinstance(a.aval, TileAval) and a.aval.dtype not in native and a.aval.dtype.arithmetic:
+    tiles = [a.aval for a in eqn.ins if isinstance(a.aval, TileAval)] or [v.aval for v in eqn.outs if isinstance(v.aval, TileAval)]
+    if not native and tiles:
+        others = [chip for chip, kinds in (eqn.op.on or {}).items() if kinds]
+        raise ShapeError(
+            "PL305",
+            f"{platform.name} has no {eqn.op.name} at all",
+            fix=f'lower for another chip: platform="{others[0]}"' if others else "compute it from other operations",
+            at=eqn.source,
+        )
+    for aval in tiles:
+        if aval.dtype not in native and aval.dtype.arithmetic:
             raise ShapeError(
                 "PL305",
-                f"{platform.name} has no {eqn.op.name} for {a.aval.dtype.name}",
-                fix=f"compute in another dtype: pl.cast(x, pl.{_wider(a.aval.dtype, native).name}) before, and cast the result back",
+                f"{platform.name} has no {eqn.op.name} for {aval.dtype.name}",
+                fix=f"compute in another dtype: pl.cast(x, pl.{_wider(aval.dtype, native).name}) before, and cast the result back",
                 at=eqn.source,
             )
 

@@ -25,18 +25,35 @@ def needless_loads(jaxpr: Jaxpr) -> Jaxpr:
         for e in j.eqns:
             if _is_whole_load(e):
                 source, out = e.ins[0], e.outs[0]
-                if isinstance(source.aval, TileAval) and source.aval.valid is None:
+                if isinstance(source.aval, TileAval):
                     same[out] = same.get(source, source) if isinstance(source, Var) else source
                     continue
                 if source in unwritten:
                     params = {"shape": e.params["sizes"], "dtype": out.aval.dtype, "level": e.params["level"], "space": e.params["space"]}
                     kept.append(Eqn(OPS["empty"], (), e.outs, params, e.source))
                     continue
+            if e.op.name == "get" and isinstance(e.ins[0].aval, TileAval):
+                kept.extend(_slice(e))
+                continue
             kept.append(e.replace(params={k: block(p) if isinstance(p, Jaxpr) else p for k, p in e.params.items()}))
         return j.replace(eqns=tuple(kept))
 
     result = block(jaxpr)
     return rename(result, same) if same else result
+
+
+def _slice(e: Eqn) -> list[Eqn]:
+    """A load of a part of a tile, as a slice."""
+    source, sizes, (out,) = e.ins[0].aval, e.params["sizes"], e.outs
+    (aval,) = OPS["slice"].abstract_eval([a.aval for a in e.ins], {"sizes": sizes})
+    if not e.params["drop"]:
+        return [Eqn(OPS["slice"], e.ins, (out,), {"sizes": sizes}, e.source)]
+    assert isinstance(source, TileAval)
+    part = Var(aval, out.name)
+    return [
+        Eqn(OPS["slice"], e.ins, (part,), {"sizes": sizes}, e.source),
+        Eqn(OPS["reshape"], (part,), (out,), {"shape": out.aval.shape}, e.source),
+    ]
 
 
 def _is_whole_load(e: Eqn) -> bool:

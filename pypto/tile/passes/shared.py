@@ -123,6 +123,8 @@ class _Walk:
                 forth.setdefault(of, []).append(to)
         for base in bases:
             name = self.names.setdefault(base, self.through[base])
+            if isinstance(base.aval, RefAval) and base.aval.direction not in (None, "in"):
+                name.reads.append(self._event())  # the caller sees it at the end
             for handle in _reach(base, forth):
                 if handle in self.through and handle is not base:
                     name.reads += self.through[handle].reads

@@ -1,9 +1,35 @@
-"""What the writer asks about values: who uses them, how much work they hold, whether memory may overlap."""
+"""What is needed where: uses of variables, sets of buffers that may meet, slots that may be overwritten, and the arena they come from."""
 
 from __future__ import annotations
 
 from pypto.core.ir import Eqn, Jaxpr, Var, free_vars
-from pypto.interpreters.cpu.values import Lazy, Memory, Root, Tile, Value
+from pypto.interpreters.cpu.values import Lazy, Memory, Root, Slot, Tile, Value
+
+
+class Arena:
+    """Offsets of on-chip values: first fit, free again when the last reference to a slot is gone."""
+
+    def __init__(self) -> None:
+        self.free: list[tuple[int, int]] = []
+        self.end = 0
+
+    def take(self, size: int) -> Slot:
+        size = max(64, (size + 63) // 64 * 64)
+        for i, (offset, room) in enumerate(self.free):
+            if room >= size:
+                self.free[i : i + 1] = [(offset + size, room - size)] if room > size else []
+                return Slot(offset, size, self._back)
+        offset, self.end = self.end, self.end + size
+        return Slot(offset, size, self._back)
+
+    def _back(self, offset: int, size: int) -> None:
+        merged: list[tuple[int, int]] = []
+        for o, s in sorted([*self.free, (offset, size)]):
+            if merged and merged[-1][0] + merged[-1][1] == o:
+                merged[-1] = (merged[-1][0], merged[-1][1] + s)
+            else:
+                merged.append((o, s))
+        self.free = merged
 
 
 def used(eqn: Eqn) -> list[Var]:
