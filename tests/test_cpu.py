@@ -14,8 +14,10 @@ from pypto.errors import PyptoError
 from pypto.interpreters.cpu.launch import Compiled
 from tests.nests import random_kernel
 from tests.test_examples import EXAMPLES, load
-from tests.test_front_end_fuzz import INPUT, TYPED
 from tests.toy_runtime import function
+
+TYPED = "def kernel(x: pl.Tensor[[2, 8], pl.FP32], out: pl.Out[pl.Tensor[[2, 8], pl.FP32]]):"
+INPUT = np.arange(16, dtype=np.float32).reshape(2, 8) * 0.25 - 1
 
 
 def same_bits(a: Any, b: Any) -> bool:

@@ -294,8 +294,11 @@ def to_values(call: Call, *, check: bool, undeclared_writes: bool) -> list[Any]:
     return values
 
 
-def to_compiled_values(call: Call, parameters: Sequence[Any], *, undeclared_writes: bool) -> list[Any]:
-    """As `to_values` without checks, for compiled code: an output that every run writes completely is written where it is."""
+def to_compiled_values(call: Call, parameters: Sequence[Any], *, may_fail: bool, undeclared_writes: bool) -> list[Any]:
+    """As `to_values` without checks, for compiled code: an output that every run writes completely is written where it is.
+
+    Unless the run may fail: a failed call leaves the caller's arrays alone, so its outputs are copied once it is over.
+    """
     values: list[Any] = []
     traced = (a for a in call.arguments if a.aval is not None)
     for a, p in zip(traced, parameters, strict=True):
@@ -303,6 +306,8 @@ def to_compiled_values(call: Call, parameters: Sequence[Any], *, undeclared_writ
         flags = a.array.flags
         if not isinstance(a.aval, RefAval):
             values.append(Value(a.array, ()))
+        elif a.aval.direction == OUT and p.full and may_fail and a.given is not OMITTED:
+            values.append(Ref.whole(Buffer(np.zeros(a.array.shape, a.aval.dtype.storage), None, None, a.parameter.name)))
         elif a.aval.direction == OUT and p.full and flags.carray and a.array.dtype == a.aval.dtype.storage:
             if p.read and a.given is not OMITTED:  # memory that is not written yet reads as zero
                 a.array.fill(0)

@@ -145,7 +145,9 @@ class Kernel:
         def again() -> None:
             Machine(program.bodies, check=False).run(program.orchestration, self._values(call, check=False))
 
-        values = calls.to_compiled_values(call, compiled.parameters, undeclared_writes=self.undeclared_writes is not None)
+        values = calls.to_compiled_values(
+            call, compiled.parameters, may_fail=bool(compiled.sites), undeclared_writes=self.undeclared_writes is not None
+        )
         compiled.run(values, again)
         self._remember(compiled, call)
         return calls.write_back(self.signature, call, values)

@@ -1,6 +1,7 @@
 """Repeated calls: what an earlier call with arrays of the same layout has established is not established again.
 
-Only calls of compiled programs on NumPy arrays, all outputs given and written completely in place, qualify. What is looked at every time:
+Only calls of compiled programs on NumPy arrays, all outputs given and written completely in place, qualify, and only
+of programs that cannot fail. What is looked at every time:
 the layout of each array, the captured Python values, the configuration, and whether an output shares memory with another argument.
 """
 
@@ -73,7 +74,7 @@ def quick(compiled: Compiled, guard: Any, call: Call) -> Quick | None:
         aval, array = a.aval, a.array
         if not isinstance(aval, RefAval) or array is None or a.given is not array or array.dtype != aval.dtype.storage:
             return None
-        in_place = aval.direction == IN or (aval.direction == OUT and p.full and not p.read and array.flags.carray)
+        in_place = aval.direction == IN or (aval.direction == OUT and p.full and not p.read and not compiled.sites and array.flags.carray)
         if not in_place or not array.flags.c_contiguous:
             return None
     return Quick(compiled, guard, call)
