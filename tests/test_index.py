@@ -203,6 +203,12 @@ def test_polynomials_print_as_expressions(text):
     assert str(TEXTS[text]) == text
 
 
+def test_unknowns_sort_in_the_order_they_were_made_in():
+    made = [Index.fresh(f"n{i}") for i in range(300)]  # crosses a change in the number of digits
+    pairs = zip(made, made[1:], strict=False)
+    assert [str(b + a) for a, b in pairs] == [f"n{i} + n{i + 1}" for i in range(299)]
+
+
 def test_an_extent_in_its_simplest_form():
     assert dim(A - A + 4) == 4 and isinstance(dim(A - A + 4), int)
     assert dim(A) == A and dim(True) == 1

@@ -15,7 +15,7 @@ from typing import Any
 _fresh = itertools.count()
 _MAX_TERMS = 64
 _MAX_DEGREE = 16
-_MAX_KEY = 240
+_MAX_KEY = 400
 
 
 @dataclass(frozen=True, order=True)
@@ -33,7 +33,7 @@ class Atom:
     def serial(self) -> int:
         """When an unknown was made, counted from 0."""
         assert self.parts is None, self
-        return int(self.key[1:])
+        return int(self.key[1:], 16)
 
     def __str__(self) -> str:
         return self.name
@@ -59,7 +59,8 @@ class Index:
     @staticmethod
     def fresh(name: str) -> Index:
         """A new unknown, equal to nothing but itself."""
-        return Index((((Atom(f"a{next(_fresh)}", name),), 1),))
+        # one width, so that keys sort in the order the unknowns were made in, whatever was traced before in this process
+        return Index((((Atom(f"a{next(_fresh):06x}", name),), 1),))
 
     @property
     def value(self) -> int | None:
