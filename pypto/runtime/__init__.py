@@ -1,5 +1,6 @@
 """Compile, run, compare, measure: what stands between a kernel and its numbers."""
 
+import pypto.language as _language  # noqa: F401  # first: it loads this package at its end
 from pypto.runtime.compiled import CompiledProgram
 from pypto.runtime.compiling import compile_program
 from pypto.runtime.config import RunConfig

@@ -23,6 +23,7 @@ from pypto import numerics
 from pypto.errors import CallError, PyptoError
 from pypto.platform import PLATFORMS
 from pypto.runtime.encoding import SCHEMA, Unreadable, decode
+from pypto.source import Source
 from pypto.tile import Program, verify
 
 FORMAT = "pypto compiled program"
@@ -101,6 +102,28 @@ def read(directory: Path) -> Saved:
     if (program.name, program.platform) != (manifest["name"], manifest["platform"]):
         raise _refused(directory, f"{MANIFEST} and {PROGRAM} are of different programs")
     return Saved(program, manifest)
+
+
+def call_surface(directory: Path, facts: dict[str, Any]) -> tuple[Source, dict[str, Any], list[tuple[int, str, Any]]]:
+    """From a manifest: where the kernel was written, the values that calls may leave out, and those it was compiled for.
+
+    Errors:
+      PL608 if they are not what `write` puts there.
+    """
+    source, defaults, fixed = facts.get("source"), facts.get("defaults"), facts.get("fixed")
+    plain = (bool, int, float, str, type(None))
+    fits = (
+        isinstance(source, list)
+        and [type(x) for x in source] == [str, int, int, int]
+        and isinstance(defaults, dict)
+        and all(isinstance(x, plain) for x in defaults.values())
+        and isinstance(fixed, list)
+        and all(isinstance(r, list) and len(r) == 3 and type(r[0]) is int and type(r[1]) is str and isinstance(r[2], plain) for r in fixed)
+    )
+    if not fits:
+        raise _refused(directory, f"{MANIFEST} does not say how the program is called")
+    assert isinstance(source, list) and isinstance(defaults, dict) and isinstance(fixed, list)
+    return Source(*source), defaults, [tuple(r) for r in fixed]
 
 
 def _manifest(directory: Path) -> dict[str, Any]:

@@ -170,14 +170,8 @@ class CompiledProgram:
           PL608 for a directory that is missing, truncated, edited, or not of this kind. Nothing in it is ever executed.
         """
         saved = artifacts.read(Path(directory))
-        facts = saved.facts
-        compiled = cls(
-            saved.program,
-            RunConfig(platform=saved.program.platform),
-            Source(*facts["source"]),
-            defaults=facts["defaults"],
-            fixed=[tuple(row) for row in facts["fixed"]],
-        )
+        source, defaults, fixed = artifacts.call_surface(Path(directory), saved.facts)
+        compiled = cls(saved.program, RunConfig(platform=saved.program.platform), source, defaults=defaults, fixed=fixed)
         compiled._directory, compiled._is_saved = Path(directory), True
         return compiled
 
