@@ -12,6 +12,7 @@ from pypto.language import samples
 from pypto.language.decorators import Kernel
 from pypto.language.front import FRONT
 from pypto.language.types import ScalarType
+from pypto.platform import platform_of
 from pypto.runtime.compiled import CompiledProgram
 from pypto.runtime.config import RunConfig, chosen
 from pypto.runtime.options import (
@@ -49,7 +50,7 @@ def compile_kernel(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]
         key = (
             _key(kernel, sampled, known),
             kernel.guard.snapshot(),
-            config.platform,
+            platform_of(config.platform),
             config.dumps,
             config.compile_profiling,
             config.verify,
