@@ -98,7 +98,7 @@ def run(
     True
     """
     given = [*args]
-    specs = given.pop(0) if given and _are_specs(given[0]) else kwargs.pop("specs", None)
+    specs = given.pop(0) if given and are_specs(given[0]) else kwargs.pop("specs", None)
     if specs is None:
         _refuse_extra(kwargs)
         return _run_once(program, args, chosen(config))
@@ -152,7 +152,8 @@ def _refuse_extra(kwargs: dict[str, Any]) -> None:
         raise CallError("PL601", f"run() has no option `{next(iter(kwargs))}`", fix="options go in config=RunConfig(...)")
 
 
-def _are_specs(x: Any) -> bool:
+def are_specs(x: Any) -> bool:
+    """Whether it is a list of specs, as opposed to a tensor."""
     return isinstance(x, list | tuple) and bool(x) and all(isinstance(item, TensorSpec | ScalarSpec) for item in x)
 
 
