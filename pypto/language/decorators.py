@@ -20,7 +20,7 @@ from pypto.language import access, calls, samples
 from pypto.language.calls import OMITTED, Call, Parameter, Signature
 from pypto.language.captures import Guard, captures
 from pypto.language.eager import EagerRuntime, EagerTrace
-from pypto.language.front import Front, configured
+from pypto.language.front import FRONT, Front, configured
 from pypto.language.launching import MISS, Launches
 from pypto.language.rewrite import Staged, rewrite
 from pypto.language.scopes import At, Level
@@ -115,7 +115,7 @@ class Kernel(Front):
         if self._launches.known and not kwargs and (result := self._launches(args)) is not MISS:
             return result
         if "config" in kwargs and not self.signature.has("config"):
-            return configured(self, args, kwargs)
+            return FRONT["call"](self, args, kwargs, kwargs.pop("config"))
         trace = current_trace()
         if isinstance(trace, PlTrace):
             return self._inside(trace, args, kwargs)
