@@ -267,3 +267,21 @@ def reduce_or(x: Any) -> Any:
     Array([3, 4], dtype=INT32)
     """
     return np.bitwise_or.reduce(x, axis=-1, keepdims=True)
+
+
+@reduction(
+    cpu=Tilewise("reductions.XOR"),
+    accepts=_TRUTHS,
+    exact=Exact("integers"),
+    pto=No("the vector unit reduces numbers only"),
+    golden="jax.lax.reduce_xor",
+)
+def reduce_xor(x: Any) -> Any:
+    """The bitwise exclusive or over axes; of truth values, whether an odd number is true. Axes as in `reduce_max`; over nothing, 0.
+
+    >>> import numpy as np
+    >>> from pypto import lax
+    >>> lax.reduce_xor(np.int32([[1, 3], [4, 4]]), -1)
+    Array([2, 0], dtype=INT32)
+    """
+    return np.bitwise_xor.reduce(x, axis=-1, keepdims=True)
