@@ -61,22 +61,22 @@ def test_a_product_and_a_sum_round_twice(executor):
 
 
 @pl.jit
-def adds_three(x: ROW, y: ROW, z: ROW, out: pl.Out[ROW]):
+def adds_and_takes_away(x: ROW, y: ROW, out: pl.Out[pl.Tensor[[2, 8], pl.FP32]]):
     with pl.at(level=pl.Level.CORE_GROUP):
-        out[:] = x + y + z
+        out[0:1, :] = x + 1e8 - 1e8
+        out[1:2, :] = x + y - y
 
 
 @EXECUTORS
 def test_sums_are_added_in_the_order_they_are_written(executor):
-    """C36: (1e8 + 1) - 1e8 is 0, and 1 in every other order."""
-    x, y, z = (np.full((1, 8), v, np.float32) for v in (1e8, 1, -1e8))
-    assert run(adds_three, x, y, z, executor=executor).tolist() == [[0.0] * 8]
-    assert run(adds_three, x, z, y, executor=executor).tolist() == [[1.0] * 8]
+    """C36: (1 + 1e8) - 1e8 is 0, and 1 in every other order."""
+    x, y = (np.full((1, 8), v, np.float32) for v in (1, 1e8))
+    assert run(adds_and_takes_away, x, y, executor=executor).tolist() == [[0.0] * 8] * 2
 
 
 # Movement
 
-PAYLOADS = np.array([[0x7FC00001, 0xFFC12345, 0x80000000, 0x00000001, 0x7F800000, 0xFF800000, 0x3F800000, 0x7FFFFFFF]], np.uint32)
+PAYLOADS = np.array([[0x7FC00001, 0xFFC12345, 0x80000000, 0x00000001, 0x7F800000, 0xFF800000, 0x7FA00001, 0x7FFFFFFF]], np.uint32)
 
 
 @pl.jit
@@ -122,10 +122,11 @@ def adds_a_bias(
 
 def test_a_bias_is_added_in_fp32_before_the_one_rounding():
     one = np.eye(16, dtype=ml_dtypes.bfloat16)
+    a, b = np.zeros((16, 16), ml_dtypes.bfloat16), np.ones((16, 16), ml_dtypes.bfloat16)
+    a[:, 0], a[:, 1] = 1, 2.0**-8  # their sum is a tie, and rounds to 1 when it is rounded first
     bias = np.full((1, 16), 2.0**-9, np.float32)
-    kept = lax.matmul_bias(one, one, bias, out_dtype=pl.FP32)
-    assert float(kept[0, 0]) == 1 + 2.0**-9
-    assert float(lax.matmul_bias(one, one, bias * 3, out_dtype=pl.BF16)[0, 0]) == 1 + 2.0**-7
+    assert float(lax.matmul_bias(a, b, bias, out_dtype=pl.FP32)[0, 0]) == 1 + 2.0**-8 + 2.0**-9
+    assert float(lax.matmul_bias(a, b, bias, out_dtype=pl.BF16)[0, 0]) == 1 + 2.0**-7
     assert adds_a_bias(one, one, bias)[0, :2].tolist() == [1 + 2.0**-9, 2.0**-9]
 
 
