@@ -116,7 +116,8 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    return tuple(int(d) for d in _broadcast_shapes("broadcast_shapes", [tuple(s) for s in shapes] or [()]))
+    whole = _broadcast_shapes("broadcast_shapes", [tuple(s) for s in shapes] or [()])
+    return tuple(d for d in whole if isinstance(d, int))
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
