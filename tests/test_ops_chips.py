@@ -47,13 +47,13 @@ def test_each_form_of_a_reduction_has_the_dtypes_of_its_instruction(op, platform
         if taken:
             kernel.lower()
             return
-        error = refused("PL305", kernel.lower, at="op(x)")
+        error = refused("PL406", kernel.lower, at="op(x)")
     assert ("row form" if op.__name__.startswith("row") else "column form") in error.message
 
 
 def test_a_form_a_chip_lacks_altogether_names_the_chip_that_has_it():
     with pypto.override(platform="a2a3"):
-        error = refused("PL305", reducing(pl.col_prod, pl.FP32, (32, 32)).lower, at="op(x)")
+        error = refused("PL406", reducing(pl.col_prod, pl.FP32, (32, 32)).lower, at="op(x)")
     assert "at all" in error.message and '"a5"' in error.fix
 
 
@@ -76,7 +76,7 @@ def takes_a_precise_logarithm(x: pl.Tensor[[8, 64], pl.FP32], out: pl.Out[pl.Ten
 def test_a_precise_logarithm_exists_on_a5_only_and_changes_no_bit():
     x = np.linspace(0.1, 9, 512, dtype=np.float32).reshape(8, 64)
     with pypto.override(platform="a2a3"):
-        error = refused("PL308", takes_a_precise_logarithm.lower, at="pl.log(x, high_precision=True)")
+        error = refused("PL406", takes_a_precise_logarithm.lower, at="pl.log(x, high_precision=True)")
     assert "a5" in error.fix and "high_precision" in error.message
     for platform in ("a5", "cpu"):
         with pypto.override(platform=platform):

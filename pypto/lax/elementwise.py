@@ -278,7 +278,7 @@ def log(x: Any, *, high_precision: bool | None = None) -> Any:
     Numerics:
       Correctly rounded in FP32; FP16 and BF16 round that once more. log(0) is -inf; of a negative number, NaN.
     Errors:
-      PL305 for integers; PL308 for `high_precision` when a program is lowered for a2a3.
+      PL305 for integers; PL406 for `high_precision` when a program is lowered for a2a3.
 
     >>> from pypto import lax
     >>> lax.log(10.0)
