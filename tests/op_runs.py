@@ -167,7 +167,7 @@ CALLS: dict[str, Call] = {
 }
 """How a golden is called where JAX names or orders its options otherwise."""
 
-MOVES = {op.name for op in OPERATIONS if isinstance(op.axes, Moves)} | {"select", "convert", "scatter_add", "scatter_mul"}
+MOVES = {op.name for op in OPERATIONS if isinstance(op.axes, Moves)} | {"select", "convert", "scatter_add", "scatter_sub", "scatter_mul"}
 """Ops whose golden sees the operands in their own dtype, as it rounds where they do; the others compute in 64 bits."""
 
 

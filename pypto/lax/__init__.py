@@ -79,7 +79,7 @@ from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, fu
 from pypto.lax.subscripts import take, take_along_axis
 from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
-from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul
+from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul, scatter_sub
 
 abs = abs_
 max = maximum
@@ -262,6 +262,7 @@ __all__ = [
     "scatter_min",
     "scatter_mul",
     "scatter_rows",
+    "scatter_sub",
     "scatter_update",
     "select",
     "select_n",
