@@ -1,4 +1,4 @@
-"""The hyperbolic functions and their inverses: sinh, cosh, asinh, acosh, atanh. Bounds and polynomials are made as in `functions`."""
+"""The hyperbolic functions and their inverses: sinh, cosh, asinh, acosh, atanh. Bounds and polynomials are made as in `arcs`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What tests of kernels need: seeded inputs, independent goldens, and a comparison that counts in units of the dtype."""
 
-from pypto.testing.compare import Comparison, Tolerance, compare, ulp_distance
+from pypto.testing.compare import Comparison, Tolerance, compare, same_choice, ulp_distance
 from pypto.testing.goldens import jax_golden
 from pypto.testing.harness import CheckResult, check
 from pypto.testing.specs import ScalarSpec, TensorSpec, round_to
@@ -15,5 +15,6 @@ __all__ = [
     "compare",
     "jax_golden",
     "round_to",
+    "same_choice",
     "ulp_distance",
 ]
