@@ -17,7 +17,7 @@ from pypto.core.avals import Aval, RefAval, scalar
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import CallError, OutputError, PyptoError, warn
 from pypto.interpreters.values import Buffer, Ref, Value, boxes
-from pypto.language.types import IN, INOUT, OUT, ScalarType, Symbol, TensorType
+from pypto.language.types import IN, INOUT, OUT, Annotation, ArrayType, ScalarType, Symbol, TensorType
 from pypto.source import Source
 
 
@@ -26,7 +26,7 @@ class Parameter:
     """One parameter of a kernel: its name and what its annotation says, None for a plain Python value; `by_name` stands after `*`."""
 
     name: str
-    type: TensorType | ScalarType | None
+    type: Annotation | None
     default: Any = inspect.Parameter.empty
     by_name: bool = False
 
@@ -37,11 +37,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """A kernel's parameters, and the `def` line that errors about them point to."""
+    """A kernel's parameters and results, and the `def` line that errors about them point to."""
 
     name: str
     parameters: tuple[Parameter, ...]
     source: Source
+    returns: Annotation | None = None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """One value per parameter; `OMITTED` for outputs left out.
@@ -132,7 +133,13 @@ def prepare(signature: Signature, values: Sequence[Any], freeze: Callable[[Any],
 def _argument(signature: Signature, p: Parameter, given: Any) -> Argument:
     if isinstance(p.type, ScalarType):
         return Argument(p, given, _scalar(signature, p, given, p.type.dtype), scalar(p.type.dtype))
-    if p.type is None:
+    if isinstance(p.type, ArrayType):
+        raise CallError(
+            "PL602",
+            f"`{p.name}` of {signature.name}() is {p.type!r}, an on-core array, which does not cross into a kernel",
+            fix="pl.array.create(n, dtype) in the body, or pass a tensor",
+        )
+    if not isinstance(p.type, TensorType):
         if is_array(given):
             raise CallError(
                 "PL602",
@@ -202,6 +209,13 @@ def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
     if p.type.dtype is not None and dtype is not p.type.dtype and p.type.dtype.storage != array.dtype:
         raise CallError(
             "PL602", f"{where} is {dtype.name}, declared {p.type.dtype.name}", fix=f"convert it to {p.type.dtype.storage} before the call"
+        )
+    stride = p.type.view.stride if p.type.view is not None else None
+    if stride is not None and tuple(n // array.itemsize for n in array.strides) != stride:
+        raise CallError(
+            "PL602",
+            f"{where} has strides {[n // array.itemsize for n in array.strides]}, declared {list(stride)}",
+            fix="pass the window of the larger array, or drop stride= from the annotation",
         )
     if p.is_output and (not isinstance(given, np.ndarray) and type(given).__module__.split(".")[0] != "torch"):
         raise CallError(
