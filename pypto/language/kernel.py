@@ -15,7 +15,7 @@ from pypto.core.ir import Jaxpr, Literal, rename
 from pypto.core.trace import EVAL, current_trace, tracing
 from pypto.errors import BodyError, CallError, PyptoDeprecationWarning, PyptoError, warn
 from pypto.interpreters.reference import Machine
-from pypto.language import access, calls
+from pypto.language import access, calls, passing
 from pypto.language.calls import Call, Parameter, Signature
 from pypto.language.captures import Guard, captures
 from pypto.language.declaration import Declaration
@@ -173,18 +173,18 @@ class Kernel:
                 return self._run_compiled(program, compiled, call)
         values = self._values(call, check=chosen.check)
         Machine(program.bodies, check=chosen.check).run(program.orchestration, values)
-        return calls.write_back(self.signature, call, values)
+        return passing.write_back(self.signature, call, values)
 
     def _run_compiled(self, program: Program, compiled: Any, call: Call) -> Any:
         def again() -> None:
             Machine(program.bodies, check=False).run(program.orchestration, self._values(call, check=False))
 
-        values = calls.to_compiled_values(
+        values = passing.to_compiled_values(
             call, compiled.parameters, may_fail=bool(compiled.sites), undeclared_writes=self.undeclared_writes is not None
         )
         compiled.run(values, again)
         self._remember(compiled, call)
-        return calls.write_back(self.signature, call, values)
+        return passing.write_back(self.signature, call, values)
 
     def _remember(self, compiled: Any, call: Call) -> None:
         """Let the next call like this one skip what this one has checked."""
@@ -195,7 +195,7 @@ class Kernel:
             self._quick[layout(tuple(a.given for a in call.arguments))] = known
 
     def _values(self, call: Call, *, check: bool) -> list[Any]:
-        return calls.to_values(call, check=check, undeclared_writes=self.undeclared_writes is not None)
+        return passing.to_values(call, check=check, undeclared_writes=self.undeclared_writes is not None)
 
     def _program(self, call: Call) -> Program:
         key = (call.key, self.snapshot(), config.current().platform)
@@ -238,7 +238,7 @@ class Kernel:
         call = self._bind(args, kwargs)
         machine = Machine(check=config.current().check)
         trace = EagerTrace(machine, in_core=self.kind == "incore", undeclared_writes=self.undeclared_writes is not None)
-        values = calls.to_values(call, check=machine.check, undeclared_writes=trace.undeclared_writes)
+        values = passing.to_values(call, check=machine.check, undeclared_writes=trace.undeclared_writes)
         with tracing(trace):
             inputs = self._inputs(trace, [a.aval if a.aval is not None else a.static for a in call.arguments])
             traced = [t for t in inputs if isinstance(t, Value)]
@@ -247,7 +247,7 @@ class Kernel:
             with trace.calling(self):
                 self.execute(EagerRuntime(trace, self.outputs(inputs), self.signature.returns), inputs)
         self._report_device_writes(trace.device_writes)
-        return calls.write_back(self.signature, call, values)
+        return passing.write_back(self.signature, call, values)
 
     # ---- tracing ----
 
