@@ -28,6 +28,7 @@ from pypto.language.staging import StagingRuntime
 from pypto.language.trace import PlTrace
 from pypto.language.types import Annotation, ScalarType, TensorType, TupleType, annotation_of
 from pypto.language.values import RefValue, Value
+from pypto.platform import platform_of
 from pypto.source import Frame, Source, user_locals
 from pypto.tile import Program, lower_program
 from pypto.tile.outputs import check_outputs
@@ -198,7 +199,7 @@ class Kernel:
         return passing.to_values(call, check=check, undeclared_writes=self.undeclared_writes is not None)
 
     def _program(self, call: Call) -> Program:
-        key = (call.key, self.snapshot(), config.current().platform)
+        key = (call.key, self.snapshot(), platform_of(config.current().platform))
         program = self._programs.get(key)
         if program is None:
             avals = [a.aval if a.aval is not None else a.static for a in call.arguments]
