@@ -138,7 +138,7 @@ from pypto.language.spelled import (
 from pypto.language.spelled import (
     get_block_num as _get_block_num,
 )
-from pypto.language.types import Array, InOut, Out, Scalar, TaskId, Tensor, Tile, Tuple, dynamic
+from pypto.language.types import RUNTIME, Array, InOut, Out, Scalar, TaskId, Tensor, Tile, Tuple, dynamic
 from pypto.lax import (
     abs,
     add,
@@ -213,3 +213,5 @@ tile = _Namespace(
     transpose_view=_transpose_view,
     MaskPattern=_MaskPattern,
 )
+
+import pypto.runtime.compiling as _compiling  # noqa: E402  # gives kernels their compile()
