@@ -1,8 +1,8 @@
 """Tangent and the inverse trigonometric functions: tan, atan, atan2, asin, acos.
 
 Polynomials are made as in `functions`; bounds are the largest error found, rounded up, over 70 million FP32 inputs (every 61st bit
-pattern) and the neighbours of every boundary, for two operands over 9 million pairs, against FP64. Multiples of pi are two FP32 numbers each, the second of which is what the first
-one lost.
+pattern) and the neighbours of every boundary, for two operands over 9 million pairs, against FP64. Multiples of pi are two FP32
+numbers each, the second of which is what the first one lost.
 """
 
 from __future__ import annotations
