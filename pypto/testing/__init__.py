@@ -1,7 +1,7 @@
 """What tests of kernels need: seeded inputs, independent goldens, and a comparison that counts in units of the dtype."""
 
 from pypto.testing.closeness import Closely, Closeness, error_distribution, measure
-from pypto.testing.compare import Comparison, Tolerance, compare, same_choice, ulp_distance
+from pypto.testing.compare import Comparison, Tolerance, compare, ulp_distance
 from pypto.testing.goldens import jax_golden
 from pypto.testing.harness import CheckResult, check
 from pypto.testing.specs import ScalarSpec, TensorSpec, round_to
@@ -20,6 +20,5 @@ __all__ = [
     "jax_golden",
     "measure",
     "round_to",
-    "same_choice",
     "ulp_distance",
 ]

@@ -166,35 +166,6 @@ def compare(actual: Any, expected: Any, *, tolerance: Tolerance | None = None, n
     )
 
 
-def same_choice(values: Any, *, axis: int = -1) -> Compare:
-    """A comparison of positions in `values`, as top-k and argmax give them, for which equal values are interchangeable.
-
-    Args:
-      values: what was chosen from.
-      axis: the axis along which the positions count.
-    Returns:
-      For `check(..., compare={"indices": same_choice(x)})`: whether, row by row, the chosen elements are the same values in the same
-      order and no position is chosen twice. A position outside the axis never passes.
-
-    >>> import numpy as np
-    >>> rule = same_choice(np.float32([3, 3, 1, 3]))
-    >>> rule(np.int32([1, 3]), np.int32([0, 1])), rule(np.int32([0, 2]), np.int32([0, 1])), rule(np.int32([0, 0]), np.int32([0, 1]))
-    (True, False, False)
-    """
-    source = np.moveaxis(to_numpy(values), axis, -1)
-
-    def judge(actual: Array, expected: Array) -> bool:
-        got, want = (np.moveaxis(a, axis, -1).astype(np.int64) for a in (actual, expected))
-        if (got < 0).any() or (got >= source.shape[-1]).any():
-            return False
-        ordered = np.sort(got, axis=-1)
-        distinct = (ordered[..., 1:] != ordered[..., :-1]).all()
-        chosen = [np.take_along_axis(source, at, -1) for at in (got, want)]
-        return bool(distinct) and compare(chosen[0], chosen[1]).passed
-
-    return judge
-
-
 def ulp_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
     """How many representable values apart, element by element, and a mask of the pairs that are infinitely far apart.
 

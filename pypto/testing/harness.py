@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from pypto.errors import NumericsError
-from pypto.source import resolve
 from pypto.testing.compare import Compare, Comparison, Tolerance, compare
 from pypto.testing.goldens import jax_golden
 from pypto.testing.specs import Array, ScalarSpec, TensorSpec, poison, round_to, to_numpy
@@ -29,7 +28,6 @@ class CheckResult:
       seed: the seed the inputs were made from.
       kernel_seconds, golden_seconds: how long each took, once.
       actual, expected: the arrays that were compared.
-      hints: what in the kernel usually explains a difference: casts that round ties away from zero, with their lines.
     """
 
     outputs: dict[str, Comparison]
@@ -39,7 +37,6 @@ class CheckResult:
     golden_seconds: float
     actual: dict[str, Array]
     expected: dict[str, Array]
-    hints: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -55,7 +52,6 @@ class CheckResult:
         """The reports of all outputs, and how to repeat the run."""
         lines = [found.report() for found in self.outputs.values()]
         lines += [f"{name}: the kernel changed this input" for name in self.changed_inputs]
-        lines += self.hints
         lines.append(f"seed {self.seed}; kernel {self.kernel_seconds:.3g} s, golden {self.golden_seconds:.3g} s")
         return "\n".join(lines)
 
@@ -120,30 +116,10 @@ def check(
     inputs = [spec.name for spec in specs if isinstance(spec, TensorSpec) and not spec.written]
     changed = tuple(name for name in inputs if not _same_bits(arguments[name], before[name]))
     result = CheckResult(outputs, changed, seed, kernel_seconds, golden_seconds, actual, expected)
-    if not result.passed:
-        result = replace(result, hints=_ties_away(kernel, list(arguments.values())))
     if raises and not result.passed:
         fix = "follow the worst element with kernel.eager(...), or pass the tolerance that the golden's own rounding needs"
         raise NumericsError("PL701", "the kernel differs from its golden\n" + result.report(), fix=fix)
     return result
-
-
-def _ties_away(kernel: Callable[..., Any], arguments: Sequence[Any]) -> tuple[str, ...]:
-    """A line for each cast of a kernel that rounds ties away from zero, which hardly any golden does."""
-    trace = getattr(kernel, "trace", None)
-    if trace is None:
-        return ()
-    found: dict[str, None] = {}
-    for eqn in trace(*arguments).walk():
-        if eqn.op.name != "convert" or eqn.params["mode"] != "round":
-            continue
-        source, target = eqn.ins[0].aval.dtype, eqn.params["dtype"]
-        if source.is_integer and target.is_integer:
-            continue
-        place = resolve(eqn.source)
-        where = f"{place.file}:{place.line}" if place else "a cast"
-        found[f'{where}: pl.cast to {target.name} rounds ties away from zero; JAX and NumPy round them to even: mode="rint"'] = None
-    return tuple(found)
 
 
 def _is_pure_output(spec: Spec) -> bool:
