@@ -10,8 +10,9 @@ from pypto.config import Config, override
 from pypto.core.array import Array
 from pypto.errors import InternalError, PyptoError, PyptoWarning
 from pypto.logs import LogLevel, get_log_level, set_log_level
+from pypto.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 Error = PyptoError
 __all__ = [
     "Array",

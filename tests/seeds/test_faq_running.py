@@ -61,7 +61,7 @@ def flat(x: pl.Tensor[[8, 16], pl.FP32], out: pl.Out[pl.Tensor[[8, 16], pl.FP32]
 
 
 def test_a_capacity_error_names_a_ring_i_never_configured(tmp_path):
-    """Ring choice follows scope depth, min(scope_depth, 3): a nested kernel fills ring 3, a flat one ring 0. enable_scope_stats measures."""
+    """Ring choice follows scope depth, min(scope_depth, 3): a nested kernel fills ring 3, a flat one ring 0."""
     x = normal(8, 16)
     for kernel, ring in ((nested, 3), (flat, 0)):
         with pytest.raises(TaskError) as caught:
