@@ -21,6 +21,7 @@ from pypto.language.calls import OMITTED, Call, Parameter, Signature
 from pypto.language.captures import Guard, captures
 from pypto.language.eager import EagerRuntime, EagerTrace
 from pypto.language.launching import MOST, Quick, layout, quick
+from pypto.language.recovery import reporting
 from pypto.language.rewrite import Staged, rewrite
 from pypto.language.scopes import At, Level
 from pypto.language.staging import StagingRuntime
@@ -218,7 +219,7 @@ class Kernel:
 
     def _trace(self, avals: list[Any]) -> Jaxpr:
         trace = PlTrace(in_core=False, undeclared_writes=self.undeclared_writes is not None)
-        with tracing(trace):
+        with tracing(trace), reporting(trace):
             inputs = self._inputs(trace, avals)
             runtime = StagingRuntime(trace, self._outputs(inputs))
             if self.kind == "incore":
