@@ -101,6 +101,8 @@ def test_the_form_of_a_body_is_judged_as_a_whole():
             while x:
                 pass
             f = lambda t: t  # noqa: E731
+            import os  # noqa: F401
+
             out[:] = x
 
     with pytest.raises(PyptoError) as caught:

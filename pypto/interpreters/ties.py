@@ -39,7 +39,7 @@ class TieCounter(Machine):
         for at, (count, total) in self.ties.items():
             if count:
                 note(
-                    "PL705",
+                    "PL706",
                     f"{count} of {total} elements of this cast are exact ties and went away from zero; JAX and torch round them to even",
                     fix='mode="rint" rounds as they do',
                     at=at,
