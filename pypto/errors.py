@@ -34,6 +34,7 @@ CODES: dict[str, str] = {
     "PL208": "the initial value of a carry, read after its loop",
     "PL209": "the result of a function that returns nothing",
     "PL210": "an output that is read before anything is written to it",
+    "PL211": "a buffer that is used once, under a name like another one's",
     # PL3xx: shapes, dtypes, valid regions
     "PL301": "shapes that do not match",
     "PL302": "dtypes that do not match",

@@ -169,7 +169,7 @@ def test_a_bf16_scalar_parameter_is_rounded_once_and_multiplies_exactly():  # C8
 def test_what_a_chip_does_not_take_is_one_sentence_with_the_cast_to_write():  # C89
     with pytest.raises(pypto.PyptoError) as caught, pypto.override(platform="a2a3"):
         scales_by_a_bf16_scalar(np.ones((1, 4), BF16), 1.0)
-    assert caught.value.code == "PL305"
+    assert caught.value.code == "PL406"
     assert "pl.cast" in caught.value.fix and "FP32" in caught.value.fix
 
 

@@ -10,7 +10,7 @@ from pypto import numerics
 from pypto.core.ir import Eqn
 from pypto.interpreters.reference import Machine
 from pypto.interpreters.values import Value
-from pypto.notes import note
+from pypto.noted import note
 from pypto.source import Frame, Source
 
 

@@ -23,6 +23,7 @@ from pypto.language.captures import Guard, captures
 from pypto.language.eager import EagerRuntime, EagerTrace
 from pypto.language.front import Front, configured
 from pypto.language.launching import MOST, Quick, layout, quick
+from pypto.language.misspelled import warn_misspelled
 from pypto.language.recovery import reporting
 from pypto.language.rewrite import Staged, rewrite
 from pypto.language.scopes import At, Level
@@ -30,7 +31,7 @@ from pypto.language.staging import StagingRuntime
 from pypto.language.trace import PlTrace
 from pypto.language.types import TensorType, annotation_of
 from pypto.language.values import RefValue, TileValue, Unset, Value
-from pypto.notes import collecting, note
+from pypto.noted import collecting, note
 from pypto.platform import platform_of
 from pypto.source import Frame, user_locals, user_source
 from pypto.tile import Program, lower_program
@@ -233,6 +234,7 @@ class Kernel(Front):
         jaxpr = Jaxpr(tuple(t.var for t in traced), tuple(trace.scope.eqns), (), self.fn.__name__)
         if trace.aliases:
             jaxpr = rename(jaxpr, {v: _final(trace, v) for v in trace.aliases})
+        warn_misspelled(jaxpr)
         found = check_outputs(jaxpr, self.staged.source, undeclared_writes=trace.undeclared_writes)
         self.report_device_writes(self.fn.__name__, found, device_writes)
         return jaxpr
