@@ -11,8 +11,9 @@ from pypto.core.array import Array
 from pypto.errors import InternalError, PyptoError, PyptoWarning
 from pypto.logs import LogLevel, get_log_level, set_log_level
 from pypto.noted import Note, notes
+from pypto.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 Error = PyptoError
 __all__ = [
     "Array",

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "pypto"
 
 # From the bottom up. Names on one line may not import each other; inside one package everything goes.
 LAYERS = [
-    ["source"],
+    ["source", "version"],
     ["errors"],
     ["logs", "noted"],
     ["dtypes"],
