@@ -50,9 +50,7 @@ def test_the_page_is_what_the_tests_state(pytestconfig):
     assert PAGE.read_text() == page()
 
 
-@pytest.mark.parametrize(
-    ("file", "name", "doc"), stated(), ids=lambda value: value if isinstance(value, str) and value.startswith("test_") else ""
-)
+@pytest.mark.parametrize(("file", "name", "doc"), [pytest.param(*test, id=test[1]) for test in stated()])
 def test_every_test_states_something(file, name, doc):
     match = STATEMENT.match(doc)
     assert match is not None and len(match["text"].split()) >= 4, f"{file}: {name}: {doc!r}"

@@ -121,7 +121,7 @@ def test_a_device_tensor_in_a_call_is_refused_with_what_to_write():
 
 
 def test_no_ring_is_configured_silently():
-    """FAQ: A capacity error names a ring I never configured. No ring can overflow in this version; sizing one is refused with the reason."""
+    """FAQ: A capacity error names a ring I never configured. No ring overflows here; sizing one is refused with the reason."""
     with pytest.raises(PyptoError) as caught:
         RunConfig(ring_heap=1 << 20)
     assert caught.value.code == "PL607" and "ring" in caught.value.message
