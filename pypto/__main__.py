@@ -1,4 +1,4 @@
-"""The command line: `python -m pypto ops`, `python -m pypto explain`."""
+"""The command line: `python -m pypto run`, `python -m pypto ops`, `python -m pypto explain`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ def _ops(args: argparse.Namespace) -> int:
     return 0
 
 
+def _run(args: argparse.Namespace) -> int:
+    from pypto.tools import kernel_files
+
+    return kernel_files.command(args)
+
+
 def _explain(args: argparse.Namespace) -> int:
     if args.code not in CODES:
         print(f"there is no code {args.code}; the codes are {', '.join(CODES)}", file=sys.stderr)
@@ -43,7 +49,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the exit code is 0 unless something was wrong or is missing."""
-    parser = argparse.ArgumentParser(prog="python -m pypto", description="Look things up in pypto.")
+    parser = argparse.ArgumentParser(prog="python -m pypto", description="Run kernel files, look things up.")
     commands = parser.add_subparsers(required=True)
     ops = commands.add_parser("ops", help="list operations, or show one's manual page")
     ops.add_argument("name", nargs="?", help="an op or a spelling, such as row_max")
@@ -54,6 +60,12 @@ def main(argv: list[str] | None = None) -> int:
     explain = commands.add_parser("explain", help="what an error code means")
     explain.add_argument("code", help="such as PL201")
     explain.set_defaults(run=_explain)
+    run = commands.add_parser("run", help="run a kernel file's specs against its golden")
+    if (argv is None and sys.argv[1:2] == ["run"]) or (argv and argv[0] == "run"):  # its options are loaded with the language
+        from pypto.tools import kernel_files
+
+        kernel_files.add_arguments(run)
+    run.set_defaults(run=_run)
     args = parser.parse_args(argv)
     try:
         return args.run(args)

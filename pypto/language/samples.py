@@ -55,7 +55,7 @@ def _sample(signature: Signature, p: Parameter, value: Any) -> Any:
                 "PL602", f"{where} is one {p.type.dtype.name}, got {type(value).__name__}", fix="pass one number, or leave it out"
             )
         return scalar(p.type.dtype)
-    if p.type is None:
+    if not isinstance(p.type, TensorType):
         if value is OMITTED:
             raise CallError("PL601", f"{where} is a plain Python value: compile() needs it", fix=_usage(signature))
         check_plain(signature, p, value)

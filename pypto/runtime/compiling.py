@@ -49,7 +49,7 @@ def compile_kernel(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]
         cache = kernel.compiled_programs
         key = (
             _key(kernel, sampled, known),
-            kernel.guard.snapshot(),
+            kernel.snapshot(),
             platform_of(config.platform),
             config.dumps,
             config.compile_profiling,

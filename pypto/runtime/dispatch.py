@@ -17,7 +17,7 @@ from pypto.core.ir import Var
 from pypto.errors import CallError
 from pypto.interpreters.cpu.launch import Compiled
 from pypto.interpreters.reference import Machine
-from pypto.language import calls
+from pypto.language import calls, passing
 from pypto.language.calls import OMITTED, Call, Parameter, Signature
 from pypto.language.types import IN, INOUT, ScalarType, Symbol, TensorType
 from pypto.runtime.tensors import DeviceTensor
@@ -88,7 +88,7 @@ class Entry:
         signature = self.as_run()
         call = calls.prepare(signature, values, lambda x: x)
         began, ended, executor, values = self._execute(call)
-        result = calls.write_back(signature, call, values)
+        result = passing.write_back(signature, call, values)
         result = _handed_back(result, resident, {p.name for p in self.traced.parameters if p.is_output}, signature)
         return result, Timing(began - started, ended - began, time.perf_counter() - ended, executor)
 
@@ -135,16 +135,16 @@ class Entry:
         if chosen.executor == "cpu" and not chosen.check:
             compiled = program.compiled
             if isinstance(compiled, Compiled):
-                values = calls.to_compiled_values(call, compiled.parameters, may_fail=compiled.may_fail, undeclared_writes=False)
+                values = passing.to_compiled_values(call, compiled.parameters, may_fail=compiled.may_fail, undeclared_writes=False)
 
                 def again() -> None:
-                    fresh = calls.to_values(call, check=False, undeclared_writes=False)
+                    fresh = passing.to_values(call, check=False, undeclared_writes=False)
                     Machine(program.bodies, check=False).run(program.orchestration, fresh)
 
                 began = time.perf_counter()
                 compiled.run(values, again, threads=chosen.threads or 0)
                 return began, time.perf_counter(), "cpu", values
-        values = calls.to_values(call, check=chosen.check, undeclared_writes=False)
+        values = passing.to_values(call, check=chosen.check, undeclared_writes=False)
         began = time.perf_counter()
         Machine(program.bodies, check=chosen.check).run(program.orchestration, values)
         return began, time.perf_counter(), "reference", values

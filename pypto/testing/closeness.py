@@ -120,7 +120,7 @@ def measure(
     limit = Closeness(0.0, 0.0) if not kind.is_float else Closeness.of(kind) if allowed is None else allowed
     absolute, relative, same = _errors(got, want)
     with np.errstate(invalid="ignore", over="ignore"):
-        far = ~same & ~(absolute <= limit.atol + limit.rtol * np.abs(_wide(want)))
+        far = ~same & ~((absolute <= limit.atol + limit.rtol * np.abs(_wide(want))) & np.isfinite(absolute))
     if not kind.is_float:
         far = ~same
     if bits:

@@ -84,7 +84,7 @@ def check(
       PL701 with the report, if an output differs or an input was changed.
       PL702 if the golden or the specs cannot be used: duplicate names, no output, wrong count, shape or dtype, shared memory.
     """
-    _refuse_bad_specs(specs, tolerance, compare)
+    refuse_bad_specs(specs, tolerance, compare)
     run_golden = jax_golden(golden) if isinstance(golden, str) else golden
     arguments: dict[str, Any] = {spec.name: spec.make(seed) for spec in specs}
     before = {name: _copy(value) for name, value in arguments.items()}
@@ -94,10 +94,7 @@ def check(
     golden_seconds = time.perf_counter() - started
     written = [spec for spec in specs if isinstance(spec, TensorSpec) and spec.written]
     raw = _by_name(returned, written)
-    _refuse_shared(raw, arguments)
-    expected, notes = {}, {}
-    for spec in written:
-        expected[spec.name], notes[spec.name] = _fit(raw[spec.name], spec)
+    expected, notes = as_written(raw, written, arguments)
     kept = {name: value.copy() for name, value in raw.items()}
 
     started = time.perf_counter()
@@ -134,7 +131,26 @@ def _same_bits(a: Array, b: Array) -> bool:
     return a.tobytes() == b.tobytes()
 
 
-def _refuse_bad_specs(specs: Sequence[Spec], tolerance: Tolerances, compare: Any) -> None:
+def as_written(returned: Any, written: list[TensorSpec], arguments: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, str]]:
+    """What a golden returned, as new arrays of the outputs' dtypes by name, and what had to be done to each.
+
+    Errors:
+      PL702 for another number, other names, shapes or dtypes, or memory of `arguments`.
+    """
+    raw = _by_name(returned, written)
+    _refuse_shared(raw, arguments)
+    expected, notes = {}, {}
+    for spec in written:
+        expected[spec.name], notes[spec.name] = _fit(raw[spec.name], spec)
+    return expected, notes
+
+
+def refuse_bad_specs(specs: Sequence[Spec], tolerance: Tolerances, compare: Any) -> None:
+    """Refuse specs that would prove nothing.
+
+    Errors:
+      PL702 for two of one name, no output, options for what is no output, shared starting memory.
+    """
     names = [spec.name for spec in specs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -199,17 +215,24 @@ def _fit(result: Array, spec: TensorSpec) -> tuple[Array, str]:
 def _judge(spec: TensorSpec, got: Array, want: Array, note: str, tolerance: Tolerances, own: Any) -> Comparison:
     allowed = tolerance.get(spec.name) if isinstance(tolerance, Mapping) else tolerance
     rule = own.get(spec.name) if isinstance(own, Mapping) else own
-    if spec.output:
-        fill = np.full(spec.shape, poison(spec.dtype), dtype=spec.dtype.storage)
-        untouched = _equal_bits(got, fill) & ~_equal_bits(want, fill)
-        if untouched.any():
-            found = f"{int(untouched.sum())} elements still hold the {fill.flat[0]} that outputs start with: were they written?"
-            note = f"{note}\n  {found}" if note else found
+    note = untouched(spec, got, want, note)
     found = compare(got, want, tolerance=allowed, name=spec.name, note=note)
     if rule is None:
         return found
     verdict = rule(got, want)
     return verdict if isinstance(verdict, Comparison) else replace(found, passed=bool(verdict))
+
+
+def untouched(spec: TensorSpec, got: Array, want: Array, note: str = "") -> str:
+    """A note with a sentence about the elements of a pure output that still hold what it started with."""
+    if not spec.output:
+        return note
+    fill = np.full(spec.shape, poison(spec.dtype), dtype=spec.dtype.storage)
+    left = _equal_bits(got, fill) & ~_equal_bits(want, fill)
+    if not left.any():
+        return note
+    found = f"{int(left.sum())} elements still hold the {fill.flat[0]} that outputs start with: were they written?"
+    return f"{note}\n  {found}" if note else found
 
 
 def _equal_bits(a: Array, b: Array) -> Array:
