@@ -59,6 +59,7 @@ CODES: dict[str, str] = {
     # PL5xx: tasks
     "PL501": "an operation on data outside a region, in an orchestration body",
     "PL502": "an spmd body that neither reads its block index nor dispatches a kernel",
+    "PL509": "a scope that holds more tasks or buffers than its ring may keep",
     # PL6xx: calls, cache, config
     "PL601": "a call with the wrong arguments",
     "PL602": "an argument whose dtype or shape is not the declared one",

@@ -10,7 +10,7 @@ from pypto.errors import CallError, OutputError, warn
 from pypto.source import Frame, Source
 
 FRONT: dict[str, Callable[..., Any]] = {}
-"""What `pypto.runtime` fills in: `compile`."""
+"""What `pypto.runtime` fills in: `compile`, and `call` under a configuration."""
 
 
 class Front:

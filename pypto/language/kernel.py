@@ -21,7 +21,7 @@ from pypto.language.calls import Call, Parameter, Signature
 from pypto.language.captures import Guard, captures
 from pypto.language.declaration import Declaration
 from pypto.language.eager import EagerRuntime, EagerTrace
-from pypto.language.front import Front, configured
+from pypto.language.front import FRONT, Front, configured
 from pypto.language.launching import MISS, Launches
 from pypto.language.misspelled import warn_misspelled
 from pypto.language.recovery import reporting
@@ -158,7 +158,7 @@ class Kernel(Front):
         if self._launches.known and not kwargs and (result := self._launches(args)) is not MISS:
             return result
         if "config" in kwargs and not self.signature.has("config"):
-            return configured(self, args, kwargs)
+            return FRONT["call"](self, args, kwargs, kwargs.pop("config"))
         trace = current_trace()
         if isinstance(trace, PlTrace):
             return splice(self, trace, args, dict(kwargs))
