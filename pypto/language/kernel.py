@@ -37,6 +37,7 @@ from pypto.noted import collecting, note
 from pypto.platform import platform_of
 from pypto.source import Frame, Source, user_locals
 from pypto.tile import Program, lower_program
+from pypto.tile.origins import with_origins
 from pypto.tile.outputs import check_outputs
 
 
@@ -186,12 +187,14 @@ class Kernel(Front):
             if compiled.executor == "cpu":
                 return self._run_compiled(program, compiled, call)
         values = self._values(call, check=chosen.check)
-        if chosen.check and collecting():
-            counter = TieCounter(program.bodies, check=True)
-            counter.run(program.orchestration, values)
-            counter.report()
-        else:
-            Machine(program.bodies, check=chosen.check).run(program.orchestration, values)
+        counting = chosen.check and collecting()
+        machine = (TieCounter if counting else Machine)(program.bodies, check=chosen.check)
+        try:
+            machine.run(program.orchestration, values)
+        except PyptoError as error:
+            raise with_origins(error, program) from None
+        if isinstance(machine, TieCounter):
+            machine.report()
         return passing.write_back(self.signature, call, values)
 
     def _run_compiled(self, program: Program, compiled: Any, call: Call) -> Any:

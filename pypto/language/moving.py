@@ -175,7 +175,7 @@ def store(tile: Any, offsets: Sequence[Any], tensor: Any, shapes: Sequence[Any] 
 
     Args:
       shapes: the extents of the window of the tensor, for a tile that has its elements under another shape, such as a [rows, columns]
-        tile for [1, rows, columns] of a tensor of three axes; by default those of the tile.
+        tile for [1, rows, columns] of a tensor of three axes, or those of its valid part; by default those of the tile.
       atomic: as in `assemble`.
     Errors:
       PL301 for `shapes` of another number of elements, PL307 for a tile target; otherwise as `assemble`.
@@ -189,6 +189,8 @@ def _under(tile: Any, shapes: Sequence[Any]) -> Any:
     """A tile under the shape of the window it goes to."""
     value = as_tile(tile, "store")
     window = static_shape(trace_here("store"), shapes, "the shapes of store")
+    if window == value.aval.valid:  # the window of what is valid, which is all that is stored
+        return value
     if math.prod(window) != math.prod(value.shape):
         raise ShapeError(
             "PL301",
