@@ -121,7 +121,7 @@ def test_a_device_tensor_in_a_call_is_refused_with_what_to_write():
 
 
 def test_no_ring_is_configured_silently():
-    """FAQ: A capacity error names a ring I never configured. A ring is only as small as a call says; no call that says nothing fills one."""
+    """FAQ: A capacity error names a ring I never configured. A ring is as small as a call says; no other call fills one."""
     tasks_in_ring_0(X)
     with pytest.raises(PyptoError) as caught:
         tasks_in_ring_0(X, config=RunConfig(ring_task_window=4))
