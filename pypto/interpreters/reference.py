@@ -130,6 +130,8 @@ class Machine:
             raise ShapeError("PL308", "a loop with step 0", fix="a step that is not zero", at=eqn.source)
         body: Jaxpr = eqn.params["body"]
         for i in range(int(start.data), int(stop.data), stride):
+            if eqn.params.get("exits") and not bool(values[0].data):
+                break
             values = self.run(body, [Value(np.asarray(i, np.int64), ()), *values])
         return values
 
