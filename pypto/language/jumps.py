@@ -109,11 +109,11 @@ class Jumps:
         going = _at(ast.Name(loop.going, ast.Load()), node.iter)
         mark = _at(ast.Call(_at(ast.Name(GOING, ast.Load()), node.iter), [going], []), node.iter)
         body.insert(0, _at(ast.Expr(mark), node.iter))
+        if orelse and test is not None:
+            # `else` runs when the condition ended the loop, and not after a `break`: the two would need telling apart.
+            raise self.refuse("`else` on a `while` loop", "a name that says whether the loop was left by `break`", orelse[0])
         if orelse:
             orelse = [_at(ast.If(_at(ast.Name(loop.going, ast.Load()), node), orelse, []), node)]
-            if test is not None:
-                # `else` runs when the condition ended the loop, and not after a `break`: the two need telling apart.
-                raise self.refuse("`else` on a `while` loop", "a name that says whether the loop was left by `break`", orelse[0])
         return [self._set(loop.going, True, node), node, *after, *orelse]
 
     def _yields_as_names(self, node: ast.For) -> list[ast.stmt]:
