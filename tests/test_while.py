@@ -32,7 +32,7 @@ def explicit(n: pl.Scalar[pl.INT32], out: pl.Out[One]):
     with pl.at(level=pl.Level.CORE_GROUP):
         for power, turns in pl.while_(init_values=(1, 0)):
             pl.cond(power < n)
-            last, count = pl.yield_(power * 2, turns + 1)
+            _, count = pl.yield_(power * 2, turns + 1)
         out[0] = count
 
 
@@ -180,8 +180,8 @@ def test_continue_ends_a_turn_of_any_loop(kernel):
 @pl.jit
 def first_rows(x: M, n: pl.Scalar[pl.INT32], out: pl.Out[Row]):
     with pl.at(level=pl.Level.CORE_GROUP):
-        acc = pl.full([1, 8], dtype=pl.FP32, value=0.0)
-        for r, (acc,) in pl.range(4, init_values=(acc,)):
+        zero = pl.full([1, 8], dtype=pl.FP32, value=0.0)
+        for r, (acc,) in pl.range(4, init_values=(zero,)):
             if r == n:
                 break
             acc = pl.add(acc, x[r : r + 1, :])
