@@ -14,8 +14,9 @@ from pypto.core.ir import Atom, Literal, Var
 from pypto.core.op import Op
 from pypto.core.trace import JaxprTrace, Scope, aval_of
 from pypto.dtypes import DType
-from pypto.errors import BodyError, ShapeError
+from pypto.errors import BodyError, PyptoError, ShapeError
 from pypto.language.grammar import shown
+from pypto.language.recovery import broken_among, recover
 from pypto.language.types import Symbol
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
 from pypto.lax.families import as_dtype
@@ -38,6 +39,7 @@ class PlTrace(JaxprTrace):
         self.spmd = False
         self.undeclared_writes = undeclared_writes
         self.device_writes: dict[str, Frame | Source | None] = {}
+        self.errors: list[PyptoError] = []
         self.polynomials: dict[Var, Index] = {}
         self.base: dict[Var, Var] = {}
         self.aliases: dict[Var, Atom] = {}
@@ -120,6 +122,9 @@ class PlTrace(JaxprTrace):
 
     # ---- operations ----
 
+    def bind(self, op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        return broken_among(operands) or recover(self, lambda: super(PlTrace, self).bind(op, operands, params))
+
     def operands(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(a if i in op.refs else self.value(a, op.name) for i, a in enumerate(args))
 
@@ -168,7 +173,8 @@ class PlTrace(JaxprTrace):
                     "PL302", f"{what}: a {x.dtype.name} scalar into {dtype.name}", fix=f"pl.cast(x, pl.{dtype.name}) says how to round"
                 )
             if x.dtype.is_integer and dtype.is_integer:  # an index or count goes into any integer tensor that holds it
-                return lax.convert.bind(x, dtype=dtype, mode="rint", overflow="wrap")
+                holds = dtype.min_value <= x.dtype.min_value and x.dtype.max_value <= dtype.max_value
+                return lax.convert.bind(x, dtype=dtype, mode="rint", overflow="wrap" if holds else "fits")
         if isinstance(x, float) and not dtype.is_float:
             raise ShapeError("PL302", f"{what}: the float {x!r} into {dtype.name}", fix="write an integer")
         return as_dtype(x, aval, dtype)
