@@ -11,6 +11,7 @@ from pypto import dtypes, numerics
 from pypto.core.avals import Aval
 from pypto.core.op import Exact, No, Op, Whole
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import Sample, check_accepts, computed, movement, result_aval, sample_values
 from pypto.lax.numbering import (
     GatherDimensionNumbers,
@@ -90,6 +91,7 @@ def _gather_samples() -> list[Sample]:
 
 
 @movement(
+    cpu=Tilewise("windows.GATHER"),
     samples=_gather_samples,
     abstract=_gather_aval,
     normal=_gather_normal,
@@ -273,6 +275,7 @@ def _scatter_op(name: str, combine: Combine | None, text: str, numbers: str) -> 
         axes=Whole(),
         exact=Exact("movement" if combine is None else "fp32"),
         index=(1,),
+        cpu=Tilewise(f"windows.{name.upper()}"),
         pto=_PTO,
         golden=f"jax.lax.{name}",
     )(body)

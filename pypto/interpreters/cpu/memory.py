@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,6 +148,11 @@ def valid_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     valid = tuple(w.index(next(extra)) if v is None else v for v in eqn.params["known"])
     whole = valid == ref.shape
     return [Ref(ref.dtype, ref.pointer, ref.shape, ref.strides, ref.roots, None if whole else valid, ref.mask, ref.dense)]
+
+
+def bits_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+    """The same buffer, its bits read as another dtype of the same width."""
+    return [replace(_ref(ins[0]), dtype=eqn.params["dtype"])]
 
 
 def dim(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:

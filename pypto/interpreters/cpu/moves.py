@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pypto.core.ir import Eqn
+from pypto.interpreters.cpu.elements import scalar, tile
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
 from pypto.interpreters.cpu.memory import _write, filled, offset, window
 from pypto.interpreters.cpu.nest import identity
@@ -18,19 +19,6 @@ from pypto.interpreters.cpu.values import Lazy, Scalar, Tile, Value
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
-
-
-def tile(x: Value) -> Tile:
-    """An operand that must be a tile."""
-    if not isinstance(x, Tile):
-        raise Unsupported("a scalar or a handle where a tile is expected")
-    return x
-
-
-def scalar(x: Value) -> Scalar:
-    if not isinstance(x, Scalar):
-        raise Unsupported("a tile where a scalar is expected")
-    return x
 
 
 # ---- making ------------------------------------------------------------------------------------------------------
@@ -59,7 +47,7 @@ def _ramp(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         value = e.let("sub" if down else "add", "i64", first, position)
         return e.turn("trunc", "i64", value, register_kind(dtype))
 
-    return [Tile(dtype, shape, shape, Lazy(emit, (), shared=w.shared(eqn), counts=True))]
+    return [Tile(dtype, shape, shape, Lazy(emit, (), shared=w.shared(eqn), counts=(*(0 for _ in shape[1:]), 1)[: len(shape)]))]
 
 
 # ---- the same elements elsewhere ---------------------------------------------------------------------------------

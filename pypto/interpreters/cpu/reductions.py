@@ -9,9 +9,9 @@ import numpy as np
 
 from pypto import dtypes
 from pypto.core.ir import Eqn
+from pypto.interpreters.cpu.elements import tile
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind, register_kind
 from pypto.interpreters.cpu.memory import _write, filled
-from pypto.interpreters.cpu.moves import tile
 from pypto.interpreters.cpu.nest import Inner, Nest, Place
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int

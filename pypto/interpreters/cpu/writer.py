@@ -20,7 +20,7 @@ from pypto.interpreters.cpu.needs import Arena, meet, safe, used, uses, weight
 from pypto.interpreters.cpu.nest import Nest, Place
 from pypto.interpreters.cpu.rules import Lanewise, Tilewise, Unsupported
 from pypto.interpreters.cpu.text import Function, Int, constant
-from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Slot, Tile, Value, contiguous, is_dense
+from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Slot, Tile, Value, contiguous, is_dense, spanned
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.module import Module
@@ -35,6 +35,7 @@ _HANDLERS = {
     "reshape_view": memory.reshape_view,
     "transpose_view": memory.transpose_view,
     "valid_view": memory.valid_view,
+    "bits_view": memory.bits_view,
     "get": memory.get,
     "set": memory.put,
     "read": memory.read,
@@ -161,8 +162,8 @@ class Writer:
         operands = tuple(x for x in ins if isinstance(x, Tile | Scalar))
         if len(operands) != len(ins):
             raise Unsupported(f"{eqn.op.name} on handles")
-        valids = [x.valid for x in operands[rule.first :] if isinstance(x, Tile)] or [x.valid for x in operands if isinstance(x, Tile)]
-        valid = self.spanned(valids)
+        tiles = [x for x in (*operands[rule.first :], *operands[: rule.first]) if isinstance(x, Tile)]
+        valid = spanned([(x.valid, x.shape) for x in tiles])
         shared = self.shared(eqn)
         total = 1 + sum(weight(x) for x in operands)
         while total > MOST:
@@ -170,18 +171,6 @@ class Writer:
             total -= weight(heaviest)
             self.materialise(heaviest)
         return Tile(target, out.aval.static_shape, valid, Lazy(emit, operands, shared, weight=total))
-
-    def spanned(self, valids: Sequence[tuple[Int, ...]]) -> tuple[Int, ...]:
-        """The valid region of a broadcast: the first operand that spans an axis decides."""
-        rank = max(map(len, valids))
-        result: list[Int] = []
-        for axis in range(rank):
-            extents = [v[axis - rank + len(v)] for v in valids if axis - rank + len(v) >= 0]
-            chosen: Int = 1
-            for e in reversed(extents):
-                chosen = e if e == chosen else self.fn.pick(self.fn.compare("ne", e, 1), e, chosen)
-            result.append(chosen)
-        return tuple(result)
 
     def _scalar(self, eqn: Eqn, emit: Any, ins: Sequence[Any]) -> Scalar:
         dtype = eqn.outs[0].aval.dtype
@@ -343,7 +332,7 @@ class Writer:
                 if e.op.name == "call":
                     stores += e.ins
                 for v in e.outs:
-                    made[v] = e.ins[0] if e.op.name in ("view", "reshape_view", "transpose_view", "valid_view") else None
+                    made[v] = e.ins[0] if e.op.name in ("view", "reshape_view", "transpose_view", "valid_view", "bits_view") else None
                     if e.op.name == "alloc":
                         made[v] = v
         roots: set[Root] = set()
