@@ -113,14 +113,18 @@ def differs(
     if isinstance(compiled, Fallback):
         return f"fallback: {compiled.reason}"
 
-    def reference() -> list[np.ndarray]:
+    def meant() -> list[Any]:
+        """Run the meaning; an equation without a place makes this line the place of its errors."""
         values, outs = run_values(program, arrays, valids, dynamic)
         Machine(kernels, check=False).run(program, values)
-        return [x for o in outs for x in (o.data, o.written)]
+        return outs
+
+    def reference() -> list[np.ndarray]:
+        return [x for o in meant() for x in (o.data, o.written)]
 
     def cpu() -> list[np.ndarray]:
         values, outs = run_values(program, arrays, valids, dynamic)
-        compiled.run(values, lambda: Machine(kernels, check=False).run(program, run_values(program, arrays, valids, dynamic)[0]))
+        compiled.run(values, meant)
         # of an output that every run writes completely no record is kept
         full = {p.name for p in compiled.parameters if p.full}
         return [x for o in outs for x in (o.data, o.written | (o.name in full))]

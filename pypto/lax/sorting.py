@@ -253,8 +253,8 @@ def mrgsort_runs(x: Any, *, block_len: int) -> Any:
     Numerics:
       The largest head of the four runs leaves first; of equal ones that of the first run; NaN last. Bits are kept.
     Errors:
-      PL301 for several rows, or a valid region that ends between a value and its index; PL308 for another block_len, for an incomplete last group, and in checked runs for a run that is not
-      sorted.
+      PL301 for several rows, or a valid region that ends between a value and its index; PL308 for another block_len, for an
+      incomplete last group, and in checked runs for a run that is not sorted.
     """
     _check_pairs(x)
     values, run = np.ravel(_values(x)), block_len // 2

@@ -56,7 +56,7 @@ def _under(w: Writer, index: str, extent: Int, policy: str) -> tuple[str, str]:
     return index, inside(one, index, extent)
 
 
-def _copy_line(w: Writer, ref: Ref, at: Int, width: Int, full: int, target: str, step: Int) -> None:
+def _copy_line(w: Writer, ref: Ref, at: Int, width: int, target: str, step: int) -> None:
     """A row of a handle to elements `step` apart."""
     kind = BITS[ref.dtype.itemsize]
     source = Memory(w.fn.at(ref.pointer, at, ref.dtype.itemsize), (ref.strides[-1],))
