@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pypto.core.ir import Jaxpr
 from pypto.core.printer import show
+from pypto.platform import platform_of
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.launch import Compiled, Fallback
@@ -60,9 +61,15 @@ class Program:
 
         return compile_program(self.orchestration, self.bodies)
 
+    @property
+    def limits_checked(self) -> bool:
+        """Whether the program was held to the limits of a chip; for `platform="cpu"` it was not."""
+        return platform_of(self.platform).checked
+
     def as_text(self, *, lines: bool = False) -> str:
         """The program as text: the orchestration, then each kernel; with the user's lines on request."""
-        parts = [f"program {self.name} for {self.platform}", "", show(self.orchestration, lines=lines)]
+        unchecked = "" if self.limits_checked else ", no limits checked"
+        parts = [f"program {self.name} for {self.platform}{unchecked}", "", show(self.orchestration, lines=lines)]
         for k in self.kernels:
             marks = [k.unit, *(["per block"] if k.blocks else []), *(f"{name}={value}" for name, value in k.options)]
             parts += ["", f"# {', '.join(marks)}", show(k.jaxpr, lines=lines)]
