@@ -67,7 +67,7 @@ def _gather_samples() -> list[Sample]:
 
 
 @movement(
-    cpu=Tilewise("gathering.PACKED"),
+    cpu=Tilewise("gathering.PACKED", uses=PATTERNS),
     samples=_gather_samples,
     abstract=_gather_mask_aval,
     valid=_packed_valid,
@@ -117,7 +117,7 @@ def _scatter_samples() -> list[Sample]:
 
 
 @movement(
-    cpu=Tilewise("gathering.SPREAD"),
+    cpu=Tilewise("gathering.SPREAD", uses=PATTERNS),
     samples=_scatter_samples,
     abstract=_scatter_mask_aval,
     valid=lambda x, *_, **__: x,

@@ -21,7 +21,6 @@ from pypto.lax.numbering import (
     numbers,
     output_order,
     places,
-    window_axes,
 )
 from pypto.lax.ordering import ORDERED
 
@@ -55,7 +54,7 @@ def _gather_aval(x: Aval, indices: Aval, *, dimension_numbers: GatherDimensionNu
     dn = dimension_numbers
     rank = indices.rank - 1 + len(dn.offset_dims)
     check_numbers("gather", x, indices, dn, slice_sizes, rank)
-    window = iter(slice_sizes[d] for d in window_axes(x.rank, dn))
+    window = iter(slice_sizes[d] for d in dn.window_axes(x.rank))
     batch = iter(indices.static_shape[:-1])
     shape = tuple(next(window) if i in dn.offset_dims else next(batch) for i in range(rank))
     return result_aval("gather", [x], shape, x.dtype)
@@ -91,7 +90,7 @@ def _gather_samples() -> list[Sample]:
 
 
 @movement(
-    cpu=Tilewise("windows.GATHER"),
+    cpu=Tilewise("windows.GATHER", uses=fill_default),
     samples=_gather_samples,
     abstract=_gather_aval,
     normal=_gather_normal,
@@ -157,7 +156,7 @@ def _scatter_normal(x: Aval, indices: Aval, updates: Aval, *, dimension_numbers:
 
 def _window_sizes(rank: int, updates: Sequence[int], dn: ScatterDimensionNumbers) -> tuple[int, ...]:
     extents = iter(updates[a] for a in dn.update_window_dims if a < len(updates))
-    kept = window_axes(rank, dn.as_gather)
+    kept = dn.as_gather.window_axes(rank)
     return tuple(next(extents, 0) if d in kept else 1 for d in range(rank))
 
 

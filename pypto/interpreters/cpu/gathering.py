@@ -102,15 +102,9 @@ def _blocks(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
 # ---- lane patterns -----------------------------------------------------------------------------------------------
 
 
-def _pattern(code: int) -> tuple[int, int]:
-    from pypto.lax.lanes import PATTERNS
-
-    return PATTERNS[code]
-
-
 def _packed(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     x, dtype = tile(ins[0]), eqn.params["dtype"]
-    first, stride = _pattern(eqn.params["pattern"])
+    first, stride = eqn.op.cpu.uses[eqn.params["pattern"]]
     memory, fn, last = w.materialise(x), w.fn, x.valid[-1]
     taken = fn.add(fn.sub(last, first), stride - 1)
     if isinstance(taken, int):
@@ -124,7 +118,7 @@ def _packed(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
 
 def _spread(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     x, source = tile(ins[0]), tile(ins[1])
-    first, stride = _pattern(eqn.params["pattern"])
+    first, stride = eqn.op.cpu.uses[eqn.params["pattern"]]
     w.materialise(source)
     place = updated(w, eqn, x)
     pointer = w.fn.at(place.pointer, w.fn.mul(first, place.strides[-1]), x.dtype.itemsize)

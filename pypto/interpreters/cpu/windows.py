@@ -116,26 +116,18 @@ def _windows(
         yield at, begin, None if there is True else str(there)
 
 
-def _window_axes(rank: int, dn: Any) -> list[int]:
-    from pypto.lax.numbering import window_axes
-
-    return window_axes(rank, dn)
-
-
 def _gather(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
-    from pypto.lax.windowed import fill_default
-
     x, indices, p, fn = tile(ins[0]), tile(ins[1]), eqn.params, w.fn
     dn, sizes, clip = p["dimension_numbers"], p["slice_sizes"], p["mode"] != "fill"
     memory, out = w.dense(x), eqn.outs[0].aval
     w.materialise(indices)
-    place, axes = w.fresh(eqn), _window_axes(len(x.shape), dn)
+    place, axes = w.fresh(eqn), dn.window_axes(len(x.shape))
     shape = tuple(sizes[d] for d in axes)
     strides = row_major(x.shape)
     into = tuple(place.strides[a] for a in dn.offset_dims)
     batch = [s for a, s in enumerate(place.strides) if a not in dn.offset_dims]
     if not clip:
-        number = fill_default(x.dtype) if p["fill_value"] is None else p["fill_value"]
+        number = eqn.op.cpu.uses(x.dtype) if p["fill_value"] is None else p["fill_value"]
         number = numerics.round_literal(number, x.dtype) if isinstance(number, bool | int | float) else number
         empty = filled(x.dtype, out.static_shape, w.literal(np.asarray(number, x.dtype.storage), x.dtype))
         _write(w, empty, out.static_shape, out.static_shape, place.pointer, place.strides, None)
@@ -164,7 +156,7 @@ def scatter(how: str | None) -> Callable[..., list[Value]]:
         moved = w.dense(updates)
         w.materialise(indices)
         place = updated(w, eqn, x)
-        axes, strides = _window_axes(len(x.shape), dn.as_gather), row_major(x.shape)
+        axes, strides = dn.as_gather.window_axes(len(x.shape)), row_major(x.shape)
         extents = dict(zip(axes, (updates.shape[a] for a in dn.update_window_dims), strict=True))
         sizes = [extents.get(d, 1) for d in range(len(x.shape))]
         shape = tuple(sizes[d] for d in axes)
