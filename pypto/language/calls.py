@@ -12,7 +12,7 @@ import numpy as np
 
 from pypto import numerics
 from pypto.core.array import Array, to_numpy
-from pypto.core.avals import Aval, RefAval, scalar
+from pypto.core.avals import ArrayAval, Aval, RefAval, scalar
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import CallError, PyptoError
 from pypto.interpreters.values import Buffer, Ref, Value
@@ -364,7 +364,7 @@ def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:
         buffer = buffers[a.parameter.name]
         assert a.array is not None and a.aval is not None
         if a.given is OMITTED:
-            omitted.append(Array(buffer.data, a.aval.dtype))
+            omitted.append(Array.adopt(buffer.data, ArrayAval(buffer.data.shape, a.aval.dtype)))
             continue
         if buffer.data is a.array:  # written in place
             results.append(a.given)
