@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pypto import dtypes
 from pypto.core.avals import RefAval, ScalarAval, TileAval
 from pypto.core.ir import Eqn, Jaxpr, Var, free_vars
-from pypto.interpreters.cpu import threads
+from pypto.interpreters.cpu import contractions, threads
 from pypto.interpreters.cpu.lanes import register_kind
 from pypto.interpreters.cpu.memory import filled
 from pypto.interpreters.cpu.rules import Unsupported
@@ -122,6 +122,9 @@ def loop(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
     if w.orchestration and id(eqn) in w.module.facts.independent:
         _parallel(w, eqn, body, start, stop, step)
         return []
+    plan = contractions.recognised(w, eqn, ins)
+    if plan is not None:
+        return contractions.emit(w, eqn, ins, plan)
     loose = id(eqn) in w.module.loose
     carries: list[Carry | TileCarry] = []
     layouts: list[Layout | None] = []

@@ -262,7 +262,9 @@ def placed(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> tuple[Ref, Tile, tuple[
 
 
 def put(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
-    """Store the valid region of a value into a window."""
+    """Store the valid region of a value into a window, unless it was computed there."""
+    if id(eqn) in w.done:
+        return []
     if not isinstance(ins[0], Ref):
         raise Unsupported("an update of a tile in place")
     target, value, extents, pointer, mask, strides = placed(w, eqn, ins)

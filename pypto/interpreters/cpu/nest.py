@@ -88,7 +88,8 @@ class Nest:
             for t in list(root.tree()):
                 if self._wanted(t) and t.source.shared:  # type: ignore[union-attr]
                     t.source.shared = False  # type: ignore[union-attr]
-                    self.kept.append((t, self.w.reserve(t.dtype, t.shape)))
+                    place = self.w.destination(self.w.name_of(t), t.dtype, t.shape)
+                    self.kept.append((t, place or self.w.reserve(t.dtype, t.shape)))
 
     @staticmethod
     def _wanted(t: Tile) -> bool:

@@ -6,12 +6,14 @@ change them; so a chain becomes one loop, and most loads no code of their own.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pypto.core.avals import TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var, free_vars
 from pypto.dtypes import DType
 from pypto.interpreters.cpu import blocks, memory
@@ -46,6 +48,7 @@ _HANDLERS = {
 }
 
 
+_AHEAD = 16
 MOST = 64
 """How many ops one loop computes at most: more would only wait for registers."""
 
@@ -63,6 +66,8 @@ class Writer:
         self.goals: dict[Var, Memory] = {}
         self._views: weakref.WeakSet[Memory] = weakref.WeakSet()
         self._pointers: dict[int, str] = {}
+        self._walk: list[tuple[tuple[Eqn, ...], int]] = []
+        self.done: set[int] = set()  # stores that were made early, by the identity of their equations
 
     # ---- walking ----
 
@@ -71,8 +76,10 @@ class Writer:
         own, borrowed = uses(jaxpr)
         self.left.append(own)
         self.borrowed.append(borrowed)
-        for eqn in jaxpr.eqns:
+        for i, eqn in enumerate(jaxpr.eqns):
+            self._walk.append((jaxpr.eqns, i))
             self.step(eqn)
+            self._walk.pop()
         outs = [self.read(a) for a in jaxpr.outs]
         self.left.pop()
         self.borrowed.pop()
@@ -291,6 +298,41 @@ class Writer:
     def shared(self, eqn: Eqn) -> bool:
         """Whether more than one equation uses the result."""
         return self.left[-1].get(eqn.outs[0], 0) > 1
+
+    def destination(self, v: Var | None, dtype: DType, shape: tuple[int, ...]) -> Memory | None:
+        """Where in a buffer a value about to be computed will be stored as a whole soon, so that it can be computed there right away.
+
+        Only if nothing in between looks at a buffer, and nothing still to come needs what the window holds now. The store is done then.
+        """
+        eqns, at = self._walk[-1]
+        if eqns[at].op.writes:
+            return None  # it writes what may lie in the same place, and in which order the two are written would matter
+        for e in itertools.islice(eqns, at + 1, at + 1 + _AHEAD):
+            if e.op.name == "set" and e.ins[1] is v:
+                return self._early(e, dtype, shape)
+            if e.op.reads or e.op.writes or any(True for _ in e.bodies()) or e.op.name == "call":
+                return None
+        return None
+
+    def _early(self, e: Eqn, dtype: DType, shape: tuple[int, ...]) -> Memory | None:
+        value, target = e.ins[1].aval, self.env.get(e.ins[0]) if isinstance(e.ins[0], Var) else None
+        ready = all(isinstance(a, Literal) or a in self.env for a in e.ins[2:])
+        kept = [n for i, n in enumerate(e.params["sizes"]) if i not in e.params["drop"]]
+        plain = isinstance(value, TileAval) and value.valid is None and value.dtype is dtype and tuple(kept) == shape
+        if not isinstance(target, Ref) or not ready or not plain or target.mask is not None or id(e) not in self.module.facts.inside:
+            return None
+        if any(meet(m.roots, target.roots) for m in self._views):
+            return None
+        starts = [self.index(self.read(a)) for a in e.ins[2:]]
+        pointer = self.fn.at(target.pointer, memory.offset(self, target.strides, starts), dtype.itemsize)
+        strides = tuple(s for i, s in enumerate(target.strides) if i not in e.params["drop"])
+        self.done.add(id(e))
+        return self.seen_through(target, pointer, strides, (target.pointer, tuple(starts), strides))
+
+    def name_of(self, t: Tile) -> Var | None:
+        """The variable that holds a tile; None where there is none, or more than one."""
+        found = [v for v, x in self.env.items() if x is t]
+        return found[0] if len(found) == 1 else None
 
     def before_store(self, roots: frozenset[Root] | None, keep: Iterable[Memory] = ()) -> None:
         """Copy loads that a store through these buffers could change."""
