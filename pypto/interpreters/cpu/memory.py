@@ -13,6 +13,7 @@ from pypto import dtypes
 from pypto.core.ir import Eqn
 from pypto.interpreters.cpu import threads
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind
+from pypto.interpreters.cpu.needs import meet
 from pypto.interpreters.cpu.nest import Nest, Place
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
@@ -121,8 +122,11 @@ def reshape_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     shape = tuple(w.index(next(extra)) if n is None else n for n in eqn.params["shape"])
     size = w.fn.product(ref.shape)
     w.check(w.fn.compare("eq", size, w.fn.product(shape)), eqn, "reshape", [size, *shape])
+    valid: tuple[Int, ...] | None = None
     if ref.valid is not None:
-        raise Unsupported("a reshape of a partly valid handle")
+        if not all(isinstance(d, int) for d in (*ref.valid, *ref.shape, *shape)):
+            raise Unsupported("a reshape of a partly valid handle whose extents are known only at run time")
+        valid = eqn.op.valid(ref.valid, *shape, **eqn.params, **({"old": ref.shape} if eqn.op.valid_sees_shape else {}))  # type: ignore[misc]
     if ref.dense:
         strides = contiguous(shape, w.fn.mul)
     elif all(isinstance(d, int) for d in (*ref.shape, *ref.strides, *shape)):
@@ -134,7 +138,7 @@ def reshape_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
             strides = (0,) * len(shape)
     else:
         raise Unsupported("a reshape of a window whose strides are known only at run time")
-    return [Ref(ref.dtype, ref.pointer, shape, tuple(strides), ref.roots, None, ref.mask, ref.dense)]
+    return [Ref(ref.dtype, ref.pointer, shape, tuple(strides), ref.roots, valid, ref.mask, ref.dense)]
 
 
 def transpose_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
@@ -350,9 +354,28 @@ def copy(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     target, source = map(_ref, ins)
     same = w.all_of(w.fn.compare("eq", a, b) for a, b in zip(target.shape, source.shape, strict=True))
     w.check(same, eqn, "copy", [*source.shape, *target.shape])
-    if target.roots is None or source.roots is None or target.roots & source.roots:
-        raise Unsupported("a copy between windows that may be of one buffer")
     extents = source.valid or source.shape
-    tile = Tile(source.dtype, source.shape, extents, Memory(source.pointer, source.strides))  # type: ignore[arg-type]
+    w.before_store(target.roots)
+    held = Memory(source.pointer, source.strides)
+    if meet(target.roots, source.roots):  # they may overlap: by way of a copy
+        held = _aside(w, eqn, source, extents)
+    tile = Tile(source.dtype, source.shape, extents, held)  # type: ignore[arg-type]
     _write(w, tile, source.shape, tuple(extents), target.pointer, target.strides, target.mask, certain=target.certain)
     return []
+
+
+def _aside(w: Writer, eqn: Eqn, source: Ref, extents: Sequence[Int]) -> Memory:
+    """A copy of the valid part of a window, in memory of its own."""
+    fn, strides = w.fn, contiguous(source.shape, w.fn.mul)
+    total = fn.mul(fn.product(source.shape), source.dtype.itemsize)
+    if w.orchestration:
+        pointer = fn.let(f"call ptr @pypto_new(ptr %heap, i64 {total})")
+        w.check(fn.let(f"icmp ne ptr {pointer}, null"), eqn, "memory", [total])
+        place = Memory(pointer, strides)
+    elif isinstance(total, int):
+        place = Memory((held := w.reserve(source.dtype, tuple(map(int, source.shape)))).pointer, strides, held.slot)
+    else:
+        raise Unsupported("a copy inside a kernel between windows that may overlap and whose size is known only at run time")
+    tile = Tile(source.dtype, source.shape, tuple(extents), Memory(source.pointer, source.strides))  # type: ignore[arg-type]
+    _write(w, tile, source.shape, tuple(extents), place.pointer, strides, None)
+    return place

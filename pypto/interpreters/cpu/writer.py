@@ -119,7 +119,7 @@ class Writer:
 
     def read(self, a: Atom) -> Value:
         if isinstance(a, Literal):
-            return self.literal(a.value, a.aval.dtype)
+            return self.literal(a.value, a.aval.dtype) if np.ndim(a.value) == 0 else self.constant(np.asarray(a.value), a.aval.dtype)
         return self.env[a]
 
     def remaining(self, a: Atom) -> int:
@@ -155,9 +155,6 @@ class Writer:
         out = eqn.outs[0]
         source, target = eqn.ins[rule.first].aval.dtype, out.aval.dtype
         params = {**eqn.params, "source": source, "target": target} if rule.takes_params else {}
-        for dtype in (source, target):
-            register_kind(dtype)  # refuses what has no register
-
         function = rule.function()
 
         def emit(e: Lanes, *xs: str) -> str:
@@ -188,11 +185,16 @@ class Writer:
                 return self.literal(eqn.op.meaning(*arrays, **eqn.params), dtype)
         return Scalar(dtype, emit(Lanes(self.fn, 1), *(x.register for x in ins)))
 
+    def constant(self, value: np.ndarray, dtype: DType) -> Tile:
+        """An array that is part of the program."""
+        raw = np.ascontiguousarray(value, dtype.storage)
+        name = self.module.bytes(raw.tobytes())
+        strides = contiguous(raw.shape, lambda a, b: a * b)  # type: ignore[operator]
+        return Tile(dtype, raw.shape, raw.shape, Memory(name, strides))
+
     def literal(self, value: Any, dtype: DType) -> Scalar:
         """A constant."""
         raw = np.asarray(value)
-        if raw.ndim:
-            raise Unsupported("array constants")
         kind = register_kind(dtype)
         if kind == "float":
             return Scalar(dtype, constant(kind, float(raw.astype(np.float32))))
