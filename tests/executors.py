@@ -13,8 +13,8 @@ import pytest
 
 from pypto.interpreters.reference import Machine
 from pypto.interpreters.values import Ref
-from pypto.language import calls
-from pypto.language.decorators import Kernel
+from pypto.language import passing
+from pypto.language.kernel import Kernel
 from tests.both import outcome
 
 
@@ -45,7 +45,7 @@ class Comparison:
         device = kernel.undeclared_writes is not None
 
         def values() -> list[Any]:
-            return calls.to_values(call, check=False, undeclared_writes=device)
+            return passing.to_values(call, check=False, undeclared_writes=device)
 
         def meant() -> list[Any]:
             mine = values()
@@ -53,7 +53,7 @@ class Comparison:
             return mine
 
         def found() -> list[Any]:
-            mine = calls.to_compiled_values(call, compiled.parameters, may_fail=True, undeclared_writes=device)
+            mine = passing.to_compiled_values(call, compiled.parameters, may_fail=True, undeclared_writes=device)
             compiled.run(mine, meant)
             return mine
 

@@ -145,7 +145,7 @@ def _float_to_int(e: Lanes, x: str, target: DType, mode: str, overflow: str) -> 
         minus = e.let("fcmp olt", "float", x, e.fill("float", 0.0))
         number = e.call("copysign", "float", whole(e, e.call("fabs", "float", x), minus, mode, "float"), x)
     kind = register_kind(target)
-    if overflow == "wrap":
+    if overflow in ("wrap", "fits"):
         middle = dtypes.INT64 if target.bits == 64 else dtypes.INT32
         wide = e.call("fptosi.sat", "float", number, result=register_kind(middle))
         return _nibble(e, e.turn("trunc", register_kind(middle), wide, kind), target)
@@ -167,7 +167,7 @@ def _nibble(e: Lanes, x: str, target: DType) -> str:
 
 
 def _int_to_int(e: Lanes, x: str, source: DType, target: DType, overflow: str) -> str:
-    if overflow != "wrap":
+    if overflow not in ("wrap", "fits"):
         low, high = max(int(target.min_value), int(source.min_value)), min(int(target.max_value), int(source.max_value))
         at = e.of(source)
         if low > source.min_value:

@@ -315,19 +315,30 @@ def _merge(w: Writer, size: int, lists: Sequence[tuple[str, Int]], out: str, tak
 
 
 def _runs(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
-    x, run, fn = tile(ins[0]), eqn.params["block_len"] // 2, w.fn
+    x, fn = tile(ins[0]), w.fn
     source, size = w.dense(x), x.dtype.itemsize
     place, taken = result(w, eqn, x.valid), w.reserve(dtypes.INT64, (4,))
     used = fn.product(x.valid[:-1])
     pairs = fn.mul(_halved(w, eqn, x.valid[-1]), used)
-    with fn.loop(0, pairs, 4 * run) as start:
+    run = _run(w, eqn, ins[1:])
+    with fn.loop(0, pairs, fn.mul(run, 4)) as start:
         lists: list[tuple[str, Int]] = []
         for i in range(4):
-            begin = fn.add(start, i * run)
+            begin = fn.add(start, fn.mul(run, i))
             many = fn.least(fn.most(fn.sub(pairs, begin), 0), run)
             lists.append((fn.at(source.pointer, fn.mul(begin, 2), size), many))
         _merge(w, size, lists, fn.at(place.pointer, fn.mul(start, 2), size), taken.pointer, False)
     return [Tile(x.dtype, x.shape, x.valid, place)]
+
+
+def _run(w: Writer, eqn: Eqn, length: Sequence[Value]) -> Int:
+    """Pairs of a sorted run: half of `block_len`, which must be a positive multiple of 64 also where only the run knows it."""
+    if not length:
+        return eqn.params["block_len"] // 2
+    fn, positions = w.fn, w.index(length[0])
+    rest = positions % 64 if isinstance(positions, int) else fn.let(f"and i64 {positions}, 63")
+    w.check(w.all_of([fn.compare("sgt", positions, 0), fn.compare("eq", rest, 0)]), eqn, "runs", [positions])
+    return positions // 2 if isinstance(positions, int) else fn.let(f"lshr i64 {positions}, 1")
 
 
 def _halved(w: Writer, eqn: Eqn, n: Int) -> Int:

@@ -50,6 +50,7 @@ class Function:
         self.lines: list[str] = []
         self.slots: list[str] = []
         self.cold: list[str] = []
+        self.marks: list[tuple[int, int]] = []  # where an equation begins or ends, and in which body: see pieces.py
         self._numbers = itertools.count()
 
     def number(self) -> int:
@@ -151,7 +152,7 @@ class Function:
     # ---- control ----
 
     @contextmanager
-    def loop(self, low: Int, high: Int, step: int = 1) -> Iterator[str]:
+    def loop(self, low: Int, high: Int, step: Int = 1) -> Iterator[str]:
         """Run a block for low, low + step, ... while below high; step is positive."""
         n = self.number()
         self.do(f"br label %pre{n}")

@@ -181,5 +181,5 @@ def _combine(how: str, dtype: Any) -> Callable[..., str]:
 
 
 STRIDED, REV, DYNAMIC, DYNAMIC_UPDATE, PAD, GATHER = _strided, _rev, _dynamic, _dynamic_update, _pad, _gather
-SCATTER, SCATTER_ADD, SCATTER_MUL = scatter(None), scatter("add"), scatter("mul")
+SCATTER, SCATTER_ADD, SCATTER_SUB, SCATTER_MUL = scatter(None), scatter("add"), scatter("sub"), scatter("mul")
 SCATTER_MIN, SCATTER_MAX = scatter("min"), scatter("max")

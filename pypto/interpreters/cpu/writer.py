@@ -76,10 +76,13 @@ class Writer:
         own, borrowed = uses(jaxpr)
         self.left.append(own)
         self.borrowed.append(borrowed)
+        body = self.fn.number()
+        self.fn.marks.append((len(self.fn.lines), body))
         for i, eqn in enumerate(jaxpr.eqns):
             self._walk.append((jaxpr.eqns, i))
             self.step(eqn)
             self._walk.pop()
+            self.fn.marks.append((len(self.fn.lines), body))
         outs = [self.read(a) for a in jaxpr.outs]
         self.left.pop()
         self.borrowed.pop()
