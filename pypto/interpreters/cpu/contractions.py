@@ -14,6 +14,7 @@ from pypto import dtypes
 from pypto.core.avals import RefAval, ScalarAval, TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
 from pypto.interpreters.cpu import amx, panels, threads
+from pypto.interpreters.cpu.early import destination
 from pypto.interpreters.cpu.rules import Lanewise, Tilewise
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Memory, Ref, Scalar, Tile, Value
@@ -249,7 +250,7 @@ def _place(w: Writer, s: Sum, init: Value, out: Var) -> Memory:
     """Where a sum goes; what it begins with is copied there."""
     assert isinstance(init, Tile)
     if s.first is not None:
-        return w.destination(out, init.dtype, s.shape) or w.reserve(init.dtype, s.shape)
+        return destination(w, out, init.dtype, s.shape) or w.reserve(init.dtype, s.shape)
     w.materialise(init)
     return w.move(init)
 

@@ -13,7 +13,8 @@ from pypto import dtypes
 from pypto.core.ir import Eqn
 from pypto.interpreters.cpu.elements import positions, scalar, tile, zeros
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
-from pypto.interpreters.cpu.memory import _write, filled, offset
+from pypto.interpreters.cpu.memory import _write, filled
+from pypto.interpreters.cpu.needs import offset
 from pypto.interpreters.cpu.nest import identity
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Scalar, Tile, Value, spanned

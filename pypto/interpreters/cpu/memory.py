@@ -13,7 +13,7 @@ from pypto import dtypes
 from pypto.core.ir import Eqn
 from pypto.interpreters.cpu import threads
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind
-from pypto.interpreters.cpu.needs import meet
+from pypto.interpreters.cpu.needs import meet, offset
 from pypto.interpreters.cpu.nest import Nest, Place
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
@@ -67,13 +67,6 @@ def window(w: Writer, eqn: Eqn, x: Ref | Tile, starts: Sequence[Int], sizes: Seq
         tests += [w.fn.compare("sge", s, 0), w.fn.compare("sge", n, 0), w.fn.compare("sle", w.fn.add(s, n), d)]
     name = x.name if isinstance(x, Ref) else "a value"
     w.check(w.all_of(tests), eqn, "window", [*x.shape, *starts, *sizes], what=what, name=name)
-
-
-def offset(w: Writer, strides: Sequence[Int], starts: Sequence[Int]) -> Int:
-    total: Int = 0
-    for stride, s in zip(strides, starts, strict=True):
-        total = w.fn.add(total, w.fn.mul(stride, s))
-    return total
 
 
 def _moved(w: Writer, ref: Ref, by: Int) -> tuple[str, str | None]:

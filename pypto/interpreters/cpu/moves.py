@@ -12,7 +12,8 @@ from pypto import dtypes
 from pypto.core.ir import Eqn
 from pypto.interpreters.cpu.elements import scalar, tile
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
-from pypto.interpreters.cpu.memory import _write, filled, offset, window
+from pypto.interpreters.cpu.memory import _write, filled, window
+from pypto.interpreters.cpu.needs import offset
 from pypto.interpreters.cpu.nest import identity
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int

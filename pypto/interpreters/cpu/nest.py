@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pypto.interpreters.cpu.early import destination, name_of
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind, register_kind
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Scalar, Tile
@@ -88,7 +89,7 @@ class Nest:
             for t in list(root.tree()):
                 if self._wanted(t) and t.source.shared:  # type: ignore[union-attr]
                     t.source.shared = False  # type: ignore[union-attr]
-                    place = self.w.destination(self.w.name_of(t), t.dtype, t.shape)
+                    place = destination(self.w, name_of(self.w, t), t.dtype, t.shape)
                     self.kept.append((t, place or self.w.reserve(t.dtype, t.shape)))
 
     @staticmethod

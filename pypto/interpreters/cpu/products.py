@@ -12,7 +12,8 @@ from pypto.core.ir import Eqn
 from pypto.interpreters.cpu import amx, panels
 from pypto.interpreters.cpu.elements import tile
 from pypto.interpreters.cpu.lanes import Lanes
-from pypto.interpreters.cpu.memory import _write, filled, offset
+from pypto.interpreters.cpu.memory import _write, filled
+from pypto.interpreters.cpu.needs import offset
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value

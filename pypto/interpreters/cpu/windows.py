@@ -13,7 +13,8 @@ from pypto.core.ir import Eqn
 from pypto.interpreters.cpu.elements import inside, scalar, tile, wide_index
 from pypto.interpreters.cpu.gathering import row_major, updated
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind
-from pypto.interpreters.cpu.memory import _write, filled, offset
+from pypto.interpreters.cpu.memory import _write, filled
+from pypto.interpreters.cpu.needs import offset
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
 

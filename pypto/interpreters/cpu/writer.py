@@ -6,14 +6,12 @@ change them; so a chain becomes one loop, and most loads no code of their own.
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pypto.core.avals import TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var, free_vars
 from pypto.dtypes import DType
 from pypto.interpreters.cpu import blocks, memory
@@ -48,7 +46,6 @@ _HANDLERS = {
 }
 
 
-_AHEAD = 16
 MOST = 64
 """How many ops one loop computes at most: more would only wait for registers."""
 
@@ -64,9 +61,9 @@ class Writer:
         self.arena = Arena()
         self.pinned: list[Slot] = []
         self.goals: dict[Var, Memory] = {}
-        self._views: weakref.WeakSet[Memory] = weakref.WeakSet()
+        self.views: weakref.WeakSet[Memory] = weakref.WeakSet()
         self._pointers: dict[int, str] = {}
-        self._walk: list[tuple[tuple[Eqn, ...], int]] = []
+        self.walk: list[tuple[tuple[Eqn, ...], int]] = []
         self.done: set[int] = set()  # stores that were made early, by the identity of their equations
 
     # ---- walking ----
@@ -79,9 +76,9 @@ class Writer:
         body = self.fn.number()
         self.fn.marks.append((len(self.fn.lines), body))
         for i, eqn in enumerate(jaxpr.eqns):
-            self._walk.append((jaxpr.eqns, i))
+            self.walk.append((jaxpr.eqns, i))
             self.step(eqn)
-            self._walk.pop()
+            self.walk.pop()
             self.fn.marks.append((len(self.fn.lines), body))
         outs = [self.read(a) for a in jaxpr.outs]
         self.left.pop()
@@ -290,59 +287,24 @@ class Writer:
     def seen_through(self, ref: Ref, pointer: str, strides: tuple[Int, ...], window: Any) -> Memory:
         """The memory of a load that stays where it is."""
         found = Memory(pointer, strides, None, ref.roots, window)
-        self._views.add(found)
+        self.views.add(found)
         return found
 
     def elsewhere(self, memory: Memory, pointer: str, strides: tuple[Int, ...]) -> Memory:
         """Other elements of the same memory, or the same ones in another order."""
         found = Memory(pointer, strides, memory.slot, memory.roots)
         if memory.roots != frozenset():
-            self._views.add(found)
+            self.views.add(found)
         return found
 
     def shared(self, eqn: Eqn) -> bool:
         """Whether more than one equation uses the result."""
         return self.left[-1].get(eqn.outs[0], 0) > 1
 
-    def destination(self, v: Var | None, dtype: DType, shape: tuple[int, ...]) -> Memory | None:
-        """Where in a buffer a value about to be computed will be stored as a whole soon, so that it can be computed there right away.
-
-        Only if nothing in between looks at a buffer, and nothing still to come needs what the window holds now. The store is done then.
-        """
-        eqns, at = self._walk[-1]
-        if eqns[at].op.writes:
-            return None  # it writes what may lie in the same place, and in which order the two are written would matter
-        for e in itertools.islice(eqns, at + 1, at + 1 + _AHEAD):
-            if e.op.name == "set" and e.ins[1] is v:
-                return self._early(e, dtype, shape)
-            if e.op.reads or e.op.writes or any(True for _ in e.bodies()) or e.op.name == "call":
-                return None
-        return None
-
-    def _early(self, e: Eqn, dtype: DType, shape: tuple[int, ...]) -> Memory | None:
-        value, target = e.ins[1].aval, self.env.get(e.ins[0]) if isinstance(e.ins[0], Var) else None
-        ready = all(isinstance(a, Literal) or a in self.env for a in e.ins[2:])
-        kept = [n for i, n in enumerate(e.params["sizes"]) if i not in e.params["drop"]]
-        plain = isinstance(value, TileAval) and value.valid is None and value.dtype is dtype and tuple(kept) == shape
-        if not isinstance(target, Ref) or not ready or not plain or target.mask is not None or id(e) not in self.module.facts.inside:
-            return None
-        if any(meet(m.roots, target.roots) for m in self._views):
-            return None
-        starts = [self.index(self.read(a)) for a in e.ins[2:]]
-        pointer = self.fn.at(target.pointer, memory.offset(self, target.strides, starts), dtype.itemsize)
-        strides = tuple(s for i, s in enumerate(target.strides) if i not in e.params["drop"])
-        self.done.add(id(e))
-        return self.seen_through(target, pointer, strides, (target.pointer, tuple(starts), strides))
-
-    def name_of(self, t: Tile) -> Var | None:
-        """The variable that holds a tile; None where there is none, or more than one."""
-        found = [v for v, x in self.env.items() if x is t]
-        return found[0] if len(found) == 1 else None
-
     def before_store(self, roots: frozenset[Root] | None, keep: Iterable[Memory] = ()) -> None:
         """Copy loads that a store through these buffers could change."""
         spared = {id(m) for m in keep}
-        changing = [m for m in self._views if id(m) not in spared and meet(m.roots, roots)]
+        changing = [m for m in self.views if id(m) not in spared and meet(m.roots, roots)]
         for m in sorted(changing, key=lambda m: m.pointer):
             for t in self.live():
                 if t.source is m:
