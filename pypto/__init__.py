@@ -5,11 +5,12 @@ from pypto import lax            # whole-array operations
 """
 
 from pypto import lax, random
-from pypto.api import eval_shape, make_jaxpr
+from pypto.api import eval_shape, explain_cache, make_jaxpr
 from pypto.config import Config, override
 from pypto.core.array import Array
 from pypto.errors import InternalError, PyptoError, PyptoWarning
 from pypto.logs import LogLevel, get_log_level, set_log_level
+from pypto.noted import Note, notes
 from pypto.version import VERSION
 
 __version__ = VERSION
@@ -20,12 +21,15 @@ __all__ = [
     "Error",
     "InternalError",
     "LogLevel",
+    "Note",
     "PyptoError",
     "PyptoWarning",
     "eval_shape",
+    "explain_cache",
     "get_log_level",
     "lax",
     "make_jaxpr",
+    "notes",
     "override",
     "random",
     "set_log_level",

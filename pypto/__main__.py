@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pypto.errors import CODES, PyptoError
+from pypto.errors import PyptoError
 
 
 def _ops(args: argparse.Namespace) -> int:
@@ -40,10 +40,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    if args.code not in CODES:
-        print(f"there is no code {args.code}; the codes are {', '.join(CODES)}", file=sys.stderr)
-        return 1
-    print(f"{args.code}: {CODES[args.code]}")
+    from pypto.tools.lessons import lesson
+
+    print(lesson(args.code.upper()), end="")
     return 0
 
 
@@ -57,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     ops.add_argument("--write", metavar="DIR", help="write the manual pages as Markdown")
     ops.add_argument("--search", metavar="WORD", help="names whose page mentions a word")
     ops.set_defaults(run=_ops)
-    explain = commands.add_parser("explain", help="what an error code means")
+    explain = commands.add_parser("explain", help="the lesson of an error code: what is wrong, and what to write")
     explain.add_argument("code", help="such as PL201")
     explain.set_defaults(run=_explain)
     run = commands.add_parser("run", help="run a kernel file's specs against its golden")

@@ -77,6 +77,22 @@ def test_samples_are_read_for_shape_and_dtype_only():
     assert np.array_equal(compiled(X, sevens(8, 16)), X + X)
 
 
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "int8"])
+def test_jax_arrays_are_samples_and_inputs(name):
+    jnp = pytest.importorskip("jax.numpy", reason="JAX is a test dependency that this environment lacks")
+    x = jnp.arange(128).reshape(8, 16).astype(name)
+    compiled = moved.compile(x, x)
+    out = np.zeros((8, 16), np.asarray(x).dtype)
+    assert compiled(x, out) is out and out.tobytes() == np.asarray(x).tobytes()
+    refused("PL604", compiled, x, x)
+
+
+@pl.jit
+def moved(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = x
+
+
 def test_a_bare_tensor_without_a_sample_is_refused():
     assert "doubled.compile(" in refused("PL601", runs.doubled.compile).fix
 
@@ -256,6 +272,10 @@ ACTS = {
     "diagnostic_phase": DiagnosticPhase.NONE,
     "disabled_diagnostics": {"PL204"},
     "golden_data_dir": "data",
+    "enable_dump_args": 2,
+    "enable_scope_stats": True,
+    "ring_task_window": [16, 0, 16, 16],
+    "ring_heap": 1024,
     "analyze_auto_scopes_for_deps": True,
     "memory_planner": MemoryPlanner.PYPTO,
     "check": False,
@@ -264,14 +284,10 @@ ACTS = {
 }
 CANNOT = {
     "enable_chip_swimlane": (1, 4, True),
-    "enable_dump_args": (1, 2),
     "enable_pmu": (2,),
     "enable_dep_gen": (True,),
-    "enable_scope_stats": (True,),
     "aicpu_thread_num": (2,),
-    "ring_task_window": (16, [16, 16, 16, 16]),
-    "ring_heap": (1024, (0, 1024, 1024, 1024)),
-    "ring_dep_pool": (5,),
+    "ring_dep_pool": (5, [5, 5, 5, 5]),
     "distributed_config": (DistributedConfig(),),
     "dump_ptoas_passes": (True,),
 }

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "pypto"
 LAYERS = [
     ["source", "version"],
     ["errors"],
-    ["logs"],
+    ["logs", "noted"],
     ["dtypes"],
     ["numerics"],
     ["platform"],

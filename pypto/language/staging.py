@@ -13,8 +13,10 @@ from pypto.core.trace import Scope
 from pypto.errors import BodyError, OutputError, ShapeError
 from pypto.language import carry
 from pypto.language.directives import check_assertion
+from pypto.language.grammar import shown
 from pypto.language.loops import Loops
 from pypto.language.protocol import Names, Thunk
+from pypto.language.recovery import Broken, recover
 from pypto.language.trace import PlTrace, Reopened, fetch
 from pypto.language.types import Annotation, ArrayType, ScalarType, TensorType, TupleType, annotation_of, differ
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
@@ -51,15 +53,17 @@ class StagingRuntime(Loops):
     # ---- assignment ----
 
     def assign(self, name: str, value: Any) -> Any:
+        if isinstance(value, Broken):
+            return value
         if isinstance(value, Unset):
             raise value.error()
         parameter = self.outputs.get(name)
         if parameter is not None:
-            self._check_output(name, parameter, value)
+            recover(self.trace, lambda: self._check_output(name, parameter, value))
         if isinstance(value, Value):
             value = self._declared_dtype(name, value)
             if not value.var.name:
-                value.var.name = name
+                value.var.name = shown(name)
         return value
 
     def _check_output(self, name: str, parameter: RefValue, value: Any) -> None:
@@ -133,7 +137,7 @@ class StagingRuntime(Loops):
     def return_(self, value: Any) -> Any:
         parts, _ = tree.flatten(value)
         for part in parts:
-            if isinstance(part, Unset):
+            if isinstance(part, Unset) and not isinstance(part, Broken):
                 raise part.error()
         if value is None and self.returns is not None:
             raise OutputError("PL209", f"this function is annotated to return {self.returns!r} and returns nothing", fix="`return` it")
@@ -212,12 +216,16 @@ class StagingRuntime(Loops):
         values = [fetch(n, t) for n, t in zip(passed, thunks, strict=True)]
         if isinstance(test, Unset):
             raise test.error()
-        self.trace.yields.append([])  # a yield_ in an arm names the branch's results, not the loop's
+        if not isinstance(test, Value) or self.trace.concrete:
+            return self._arm(then if test else orelse, values)[0]
+        _truth(test)
+        return self._cond(test, then, orelse, merged, values)
+
+    def _arm(self, arm: Callable[..., tuple], values: list[Any]) -> tuple[tuple, int]:
+        """What an arm leaves, and how many values its `pl.yield_` gives: those name the branch's results, not the loop's."""
+        self.trace.yields.append([])
         try:
-            if not isinstance(test, Value) or self.trace.concrete:
-                return (then if test else orelse)(*values)
-            _truth(test)
-            return self._cond(test, then, orelse, merged, values)
+            return arm(*values), len(self.trace.yields[-1])
         finally:
             self.trace.yields.pop()
 
@@ -225,8 +233,15 @@ class StagingRuntime(Loops):
         trace, arms = self.trace, []
         for arm in (then, orelse):
             with trace.inside("cond") as scope:
-                arms.append((scope, arm(*values)))
-        (left, a), (right, b) = arms
+                arms.append((scope, *self._arm(arm, values)))
+        (left, a, first), (right, b, second) = arms
+        if first != second:
+            raise BodyError(
+                "PL102",
+                f"one arm of this branch yields {first} values, the other {second}",
+                fix="pl.yield_ as many values in both arms, or assign the names instead",
+                at=left.where,
+            )
         results: list[Any] = []
         joins: list[tuple[str, Any, Any]] = []
         for name, x, y in zip(merged, a, b, strict=True):
@@ -238,7 +253,7 @@ class StagingRuntime(Loops):
         bodies = [Jaxpr((), tuple(s.eqns), tuple(o)) for s, o in zip((left, right), outs, strict=True)]
         made = trace.emit(lax.cond, [trace.atom(test)], {"then": bodies[0], "orelse": bodies[1]})
         for var, (name, *pair) in zip(made, joins, strict=True):
-            var.name = name if name.isidentifier() else ""  # a conditional expression has no name
+            var.name = shown(name) if name.isidentifier() else ""  # a conditional expression has no name
             self._shared_base(var, pair)
         wrapped = iter([trace.wrap(v) for v in made])
         return tuple(

@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from pypto import config
 from pypto.errors import NumericsError
+from pypto.noted import Note, notes
+from pypto.platform import platform_of
 from pypto.testing.compare import Compare, Comparison, Tolerance, compare
 from pypto.testing.goldens import jax_golden
 from pypto.testing.specs import Array, ScalarSpec, TensorSpec, poison, round_to, to_numpy
@@ -28,6 +31,8 @@ class CheckResult:
       seed: the seed the inputs were made from.
       kernel_seconds, golden_seconds: how long each took, once.
       actual, expected: the arrays that were compared.
+      notes: what the run had to say, such as casts that round ties another way than JAX does.
+      platform: what the kernel was lowered for.
     """
 
     outputs: dict[str, Comparison]
@@ -37,6 +42,8 @@ class CheckResult:
     golden_seconds: float
     actual: dict[str, Array]
     expected: dict[str, Array]
+    notes: tuple[Note, ...] = ()
+    platform: str = "a2a3sim"
 
     @property
     def passed(self) -> bool:
@@ -52,6 +59,9 @@ class CheckResult:
         """The reports of all outputs, and how to repeat the run."""
         lines = [found.report() for found in self.outputs.values()]
         lines += [f"{name}: the kernel changed this input" for name in self.changed_inputs]
+        lines += [str(note) for note in self.notes if note.code == "PL706"]
+        if not platform_of(self.platform).checked:
+            lines.append(f"platform {self.platform}: no limits checked")
         lines.append(f"seed {self.seed}; kernel {self.kernel_seconds:.3g} s, golden {self.golden_seconds:.3g} s")
         return "\n".join(lines)
 
@@ -94,12 +104,13 @@ def check(
     golden_seconds = time.perf_counter() - started
     written = [spec for spec in specs if isinstance(spec, TensorSpec) and spec.written]
     raw = _by_name(returned, written)
-    expected, notes = as_written(raw, written, arguments)
+    expected, fitted = as_written(raw, written, arguments)
     kept = {name: value.copy() for name, value in raw.items()}
 
-    started = time.perf_counter()
-    kernel(*arguments.values())
-    kernel_seconds = time.perf_counter() - started
+    with notes() as told:
+        started = time.perf_counter()
+        kernel(*arguments.values())
+        kernel_seconds = time.perf_counter() - started
     for name, value in raw.items():
         if not _same_bits(value, kept[name]):
             raise NumericsError(
@@ -109,10 +120,11 @@ def check(
     outputs, actual = {}, {}
     for spec in written:
         got = actual[spec.name] = arguments[spec.name]
-        outputs[spec.name] = _judge(spec, got, expected[spec.name], notes[spec.name], tolerance, compare)
+        outputs[spec.name] = _judge(spec, got, expected[spec.name], fitted[spec.name], tolerance, compare)
     inputs = [spec.name for spec in specs if isinstance(spec, TensorSpec) and not spec.written]
     changed = tuple(name for name in inputs if not _same_bits(arguments[name], before[name]))
-    result = CheckResult(outputs, changed, seed, kernel_seconds, golden_seconds, actual, expected)
+    platform = config.current().platform
+    result = CheckResult(outputs, changed, seed, kernel_seconds, golden_seconds, actual, expected, tuple(told), platform)
     if raises and not result.passed:
         fix = "follow the worst element with kernel.eager(...), or pass the tolerance that the golden's own rounding needs"
         raise NumericsError("PL701", "the kernel differs from its golden\n" + result.report(), fix=fix)
