@@ -271,3 +271,21 @@ def test_an_output_that_is_read_before_it_is_written_reads_as_zero_in_every_call
             out[:] = 9
             k(A, out)
             assert np.array_equal(out, A)
+
+
+LAYOUTS = {
+    "strided": lambda: np.zeros((4, 16), np.float32)[:, ::2],
+    "transposed": lambda: np.zeros((8, 4), np.float32).T,
+    "reversed": lambda: np.zeros((4, 8), np.float32)[::-1],
+    "unaligned": lambda: np.zeros(129, np.uint8)[1:].view(np.float32).reshape(4, 8),
+}
+
+
+@pytest.mark.parametrize("what", LAYOUTS)
+def test_an_output_of_any_layout_is_written(what):
+    add, out = fresh_add(), LAYOUTS[what]()
+    with pypto.override(**ON):
+        for _ in range(2):
+            assert add(A, A, out) is out
+            assert np.array_equal(out, 2 * A)
+            out[:] = 0
