@@ -11,15 +11,35 @@ from dataclasses import replace
 import hypothesis
 import pytest
 
+import pypto
 from pypto.platform import PLATFORMS
-from tests.snapshots import golden, pytest_addoption, pytest_configure
+from tests import snapshots
+from tests.snapshots import golden, pytest_configure
 
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
-__all__ = ["golden", "pytest_addoption", "pytest_configure"]
+__all__ = ["golden", "pytest_configure"]
 
 TILES_OF_ANY_SHAPE = replace(PLATFORMS["a2a3sim"], row_align=1, fractal=1)
+
+
+def pytest_addoption(parser):
+    snapshots.pytest_addoption(parser)
+    parser.addoption(
+        "--executor",
+        choices=("cpu", "reference"),
+        help="what runs kernels where a test does not say: compiled code, or the checked reference executor; by default, what users get",
+    )
+
+
+@pytest.fixture(autouse=True)
+def _executor(request):
+    """Tests marked `checked` are about what only checked runs report; all others hold on either executor."""
+    asked = {None: {}, "cpu": {"check": False, "executor": "cpu"}, "reference": {"check": True, "executor": "reference"}}
+    checked = request.node.get_closest_marker("checked") is not None
+    with pypto.override(**({"check": True} if checked else asked[request.config.getoption("--executor")])):
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
