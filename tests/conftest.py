@@ -13,24 +13,35 @@ import pytest
 
 import pypto
 from pypto.platform import PLATFORMS
-from tests import snapshots
-from tests.snapshots import golden, pytest_configure
+from tests import executors, snapshots
+from tests.snapshots import golden
 
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
-__all__ = ["golden", "pytest_configure"]
-
-TILES_OF_ANY_SHAPE = replace(PLATFORMS["a2a3sim"], row_align=1, fractal=1)
+__all__ = ["golden"]
 
 
 def pytest_addoption(parser):
     snapshots.pytest_addoption(parser)
+    executors.pytest_addoption(parser)
     parser.addoption(
         "--executor",
         choices=("cpu", "reference"),
         help="what runs kernels where a test does not say: compiled code, or the checked reference executor; by default, what users get",
     )
+
+
+def pytest_configure(config):
+    snapshots.pytest_configure(config)
+    executors.pytest_configure(config)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    executors.pytest_terminal_summary(terminalreporter, config)
+
+
+TILES_OF_ANY_SHAPE = replace(PLATFORMS["a2a3sim"], row_align=1, fractal=1)
 
 
 @pytest.fixture(autouse=True)
