@@ -295,6 +295,25 @@ def test_the_paths_of_a_product_placed_by_hand_are_legal(platform):
     lowers(by_hand, platform)
 
 
+@pl.jit.incore
+def loads_into_left(x: T(16, 16), out: pl.Out[T(16, 16)]):
+    t = pl.load(x, [0, 0], [16, 16], target_memory=pl.Mem.Left)  # refused
+    pl.store(t, [0, 0], out)
+
+
+@pl.jit.incore
+def loads_into_acc(x: T(16, 16), out: pl.Out[T(16, 16)]):
+    t = pl.load(x, [0, 0], [16, 16], target_memory=pl.Mem.Acc)  # refused
+    pl.store(t, [0, 0], out)
+
+
+@pytest.mark.parametrize(("kernel", "fix"), [(loads_into_left, "pl.move(pl.load("), (loads_into_acc, "VEC, MAT")])
+def test_a_load_into_a_space_that_only_moves_reach_says_what_to_write(kernel, fix):
+    space = "Left" if kernel is loads_into_left else "Acc"
+    error = refused("PL401", kernel.lower, at=f"pl.load(x, [0, 0], [16, 16], target_memory=pl.Mem.{space})")
+    assert "global memory" in error.message and space.upper() in error.message and fix in error.fix
+
+
 def moved(source, target):
     @pl.jit.incore
     def moves(x: T(16, 16), out: pl.Out[T(16, 16)]):
