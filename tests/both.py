@@ -18,6 +18,7 @@ from pypto.errors import PyptoError
 from pypto.interpreters.cpu.launch import Compiled, Fallback, compile_program
 from pypto.interpreters.reference import Machine
 from pypto.interpreters.values import Buffer, Ref, Value
+from pypto.lax.tasks import DIRECT
 
 
 def zeros(rank: int) -> tuple[Literal, ...]:
@@ -64,7 +65,7 @@ def op_program(
         drop = (0,) if isinstance(r.aval, TileAval) and not r.aval.shape else ()
         eqns.append(Eqn(OPS["set"], (out, r, *zeros(len(shape))), (), {"sizes": shape, "drop": drop}))
     inner = {v: Var(v.aval, v.name) for v in inputs}
-    call = Eqn(OPS["call"], tuple(inner.values()), (), {"kernel": "kernel", "blocks": False})
+    call = Eqn(OPS["call"], tuple(inner.values()), (), {"kernel": "kernel", "blocks": False, "launch": DIRECT})
     return Jaxpr(tuple(inner.values()), (call,), (), "program"), {"kernel": Jaxpr(tuple(inputs), tuple(eqns), (), "kernel")}
 
 

@@ -243,13 +243,6 @@ def test_pl_parallel_inside_a_region_is_refused_and_an_in_core_function_may_use_
     assert np.array_equal(both(parallel_in_core, X), X)
 
 
-@pytest.mark.parametrize("keyword", ["deps", "no_dep_args", "predicate", "dumps", "allow_early_resolve"])
-def test_keywords_of_later_versions_are_refused_by_name(keyword: str) -> None:
-    for scope in (lambda **k: pl.at(level=pl.Level.CORE_GROUP, **k), lambda **k: pl.spmd(4, **k)):
-        with pytest.raises(TypeError, match=keyword):
-            scope(**{keyword: True})
-
-
 def test_the_omitted_outputs_come_back_in_order() -> None:
     @pl.jit
     def two(x: V, first: pl.Out[V], second: pl.Out[pl.Tensor[[1, 16], pl.FP32]]):

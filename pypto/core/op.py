@@ -134,6 +134,7 @@ class Op:
       index: positions of operands that choose an address: an element nobody wrote may not reach them.
       addresses: how an op that goes through the handle at position 0 finds its elements: `(*arrays, **params) ->` their row-major
         positions in the buffer, -1 for none. What it reads is the result; what it writes is operand 1, in row-major order.
+      keep: it stays although nobody uses its results: an effect that is no write to memory.
       unit: which unit runs it: vector, cube, move, scalar or control.
       accepts: dtypes of the data operands; None when `abstract` decides.
       on: per chip family, the dtypes its instruction takes; None where the chip takes whatever the op does.
@@ -167,6 +168,7 @@ class Op:
     faults: Callable[..., Fault | None] | None = None
     index: tuple[int, ...] = ()
     addresses: Callable[..., Any] | None = None
+    keep: bool = False
     unit: str = "vector"
     accepts: frozenset[Any] | None = None
     on: dict[str, frozenset[Any]] | None = None

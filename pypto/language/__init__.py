@@ -26,6 +26,8 @@ from pypto.dtypes import (
     UINT64,
 )
 from pypto.dtypes import DType as DataType
+from pypto.language import arrays as _arrays
+from pypto.language import system as _system
 from pypto.language.arithmetic import (
     addc,
     addsc,
@@ -67,6 +69,7 @@ from pypto.language.cube import batch_matmul, batch_matmul_acc, gemv, gemv_acc, 
 from pypto.language.decorators import Kernel, jit
 from pypto.language.gathering import MaskPattern as _MaskPattern
 from pypto.language.gathering import gather, gather_compare, gather_mask, gather_row, gatherb, mgather, paged_gather
+from pypto.language.lanes import aic_gather, aiv_shard
 from pypto.language.levels import spelled_at as _spelled_at
 from pypto.language.moving import (
     assemble,
@@ -84,6 +87,7 @@ from pypto.language.moving import (
 )
 from pypto.language.moving import transpose_view as _transpose_view
 from pypto.language.moving import view as _view
+from pypto.language.optimizations import SplitMode, auto_chunk, cross_core_slot, split
 from pypto.language.padding import PadValue, fillpad, fillpad_expand, fillpad_inplace, set_validshape
 from pypto.language.reducing import (
     col_argmax,
@@ -100,7 +104,7 @@ from pypto.language.reducing import (
     row_sum,
 )
 from pypto.language.scattering import mscatter, scatter, scatter_mask, scatter_update
-from pypto.language.scopes import Level, SplitMode, at, parallel, pipeline, split, spmd, unroll
+from pypto.language.scopes import Level, ScopeMode, at, cluster, manual_scope, parallel, pipeline, scope, split_aiv, spmd, unroll
 from pypto.language.scopes import range_ as range
 from pypto.language.sorting import mrgsort, sort32
 from pypto.language.spelled import (
@@ -132,6 +136,13 @@ from pypto.language.spelled import (
 from pypto.language.spelled import (
     get_block_num as _get_block_num,
 )
+from pypto.language.system import (
+    SyncAllMode,
+)
+from pypto.language.system import (
+    get_subblock_idx as _get_subblock_idx,
+)
+from pypto.language.tasks import no_dep, spmd_submit, submit
 from pypto.language.types import InOut, Out, Scalar, Tensor, Tile, dynamic
 from pypto.lax import (
     abs,
@@ -204,6 +215,18 @@ tile = _Namespace(
     create=create_tile,
     get_block_idx=_get_block_idx,
     get_block_num=_get_block_num,
+    get_subblock_idx=_get_subblock_idx,
+    aiv_shard=aiv_shard,
+    aic_gather=aic_gather,
     transpose_view=_transpose_view,
     MaskPattern=_MaskPattern,
+)
+array = _Namespace(create=_arrays.create, get_element=_arrays.get_element, update_element=_arrays.update_element)
+system = _Namespace(
+    available_aiv_count=_system.available_aiv_count,
+    available_cluster_count=_system.available_cluster_count,
+    syncall=_system.syncall,
+    task_dummy=_system.task_dummy,
+    task_invalid=_system.task_invalid,
+    task_is_valid=_system.task_is_valid,
 )

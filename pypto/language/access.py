@@ -233,6 +233,8 @@ def store(trace: PlTrace, target: Any, window: Window, value: Any, combine: str 
     """
     if isinstance(value, Unset):
         raise value.error()
+    if target.dtype is dtypes.TASK_ID:
+        value = trace.scalar_for(value, target.dtype, f"a store into {called(target)}")
     if isinstance(target, RefValue):
         check_direction(trace, target)
     if combine is not None and not isinstance(target, RefValue):

@@ -49,6 +49,8 @@ class StagingRuntime(Loops):
 
     def assign(self, name: str, value: Any) -> Any:
         if isinstance(value, Unset):
+            if value.held:
+                return value
             raise value.error()
         parameter = self.outputs.get(name)
         if parameter is not None:

@@ -173,7 +173,13 @@ _FORBIDDEN = [
 
 
 class Unset:
-    """A name without a value on some path. It can be passed along; using it is the error."""
+    """A name without a value on some path. It can be passed along; using it is the error.
+
+    Attributes:
+      held: a name may be given it.
+    """
+
+    held = False
 
     def __init__(self, name: str, why: str = "") -> None:
         self.name = name

@@ -10,6 +10,7 @@ from pypto.lax.contraction import gemv, gemv_acc, gemv_bias, matmul, matmul_acc,
 from pypto.lax.control import call, cond, loop, region, unset
 from pypto.lax.convert import convert, convert_element_type
 from pypto.lax.creation import broadcasted_iota, random_bits, tri
+from pypto.lax.crossing import agree, aic_gather, aiv_shard
 from pypto.lax.elementwise import (
     abs_,
     add,
@@ -72,6 +73,7 @@ from pypto.lax.shape import (
 )
 from pypto.lax.sorting import mrgsort_lists, mrgsort_runs, sort32
 from pypto.lax.subscripts import take, take_along_axis
+from pypto.lax.tasks import scope, syncall, task_dummy, task_invalid, task_is_valid
 from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
 from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul
@@ -86,6 +88,9 @@ rem = fmod
 bitwise_and, bitwise_or, bitwise_xor, bitwise_not, shift_left = and_, or_, xor, not_, shl
 
 __all__ = [
+    "agree",
+    "aic_gather",
+    "aiv_shard",
     "GatherDimensionNumbers",
     "GatherScatterMode",
     "RoundingMethod",
@@ -237,6 +242,7 @@ __all__ = [
     "scatter_mul",
     "scatter_rows",
     "scatter_update",
+    "scope",
     "select",
     "select_n",
     "set_",
@@ -260,9 +266,13 @@ __all__ = [
     "squeeze",
     "strided_slice",
     "sub",
+    "syncall",
     "take",
     "take_along_axis",
     "tanh",
+    "task_dummy",
+    "task_invalid",
+    "task_is_valid",
     "threefry2x32",
     "top_k",
     "transpose",

@@ -53,6 +53,7 @@ def _passes() -> tuple[Pass, ...]:
 def lower_program(jaxpr: Jaxpr, platform: str) -> Program:
     """Run the passes and outline the regions; with `config.verify` the verifier runs around each of them."""
     from pypto.tile.passes.legal import legalise
+    from pypto.tile.passes.occupancy import check_occupancy
     from pypto.tile.passes.outline import outline
     from pypto.tile.verify import verify, verify_jaxpr
 
@@ -66,7 +67,7 @@ def lower_program(jaxpr: Jaxpr, platform: str) -> Program:
     jaxpr = legalise(jaxpr, platform_of(platform))
     if checked:
         verify_jaxpr(jaxpr)
-    program = outline(jaxpr, platform)
+    program = check_occupancy(outline(jaxpr, platform), platform_of(platform))
     if checked:
         verify(program)
     return program

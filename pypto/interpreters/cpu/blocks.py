@@ -12,6 +12,7 @@ from pypto.core.ir import Eqn, Jaxpr, Var, free_vars
 from pypto.interpreters.cpu.lanes import register_kind
 from pypto.interpreters.cpu.memory import filled
 from pypto.interpreters.cpu.rules import Unsupported
+from pypto.interpreters.cpu.tasks import some_task
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Tile, Value, is_dense
 
@@ -315,10 +316,10 @@ def _arm(w: Writer, body: Jaxpr, carries: Sequence[Carry | TileCarry]) -> list[L
 
 
 def call(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
-    """Launch a kernel, once or for each block."""
-    name, fn = eqn.params["kernel"], w.fn
-    operands = ins[1:] if eqn.params["blocks"] else ins
-    target, arguments = w.module.kernel(name, operands, blocks=eqn.params["blocks"])
+    """Launch a kernel, once or for each block, unless its predicate is false."""
+    name, fn, launch_as = eqn.params["kernel"], w.fn, eqn.params["launch"]
+    parts = launch_as.divide(ins, blocks=eqn.params["blocks"])
+    target, arguments = w.module.kernel(name, parts.operands, blocks=eqn.params["blocks"])
 
     def launch(block: Sequence[str]) -> None:
         status = fn.let(f"call i64 @{target}({', '.join(['ptr %arena', 'ptr %err', *block, *arguments])})")
@@ -327,12 +328,23 @@ def call(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
         fn.cold += [f"failed{n}:", f"  ret i64 {status}"]
         fn.start(f"went{n}")
 
-    if not eqn.params["blocks"]:
+    skip = fn.number()
+    if parts.blocks is not None and launch_as.most is not None:
+        count = w.index(parts.blocks)
+        w.check(fn.compare("sle", count, launch_as.most), eqn, "blocks", [count])
+    if parts.predicate is not None:
+        assert isinstance(parts.predicate, Scalar)
+        fn.do(f"br i1 {parts.predicate.register}, label %launch{skip}, label %skip{skip}")
+        fn.start(f"launch{skip}")
+    if parts.blocks is None:
         launch([])
-        return []
-    with fn.loop(0, w.index(ins[0])) as block:
-        launch([f"i64 {block}"])
-    return []
+    else:
+        with fn.loop(0, w.index(parts.blocks)) as block:
+            launch([f"i64 {block}"])
+    if parts.predicate is not None:
+        fn.do(f"br label %skip{skip}")
+        fn.start(f"skip{skip}")
+    return [some_task(w)] if eqn.outs else []
 
 
 def unset(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:

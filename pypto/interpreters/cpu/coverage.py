@@ -98,8 +98,10 @@ class _Walk:
         invars = list(kernel.invars)
         for v in (x for q in kernel.walk() for x in q.outs):
             self.env.pop(v, None)
+        parts = e.params["launch"].divide(ins, blocks=e.params["blocks"])
+        ins, certain = list(parts.operands), certain and not e.params["launch"].predicate
         if e.params["blocks"]:
-            count, *ins = ins
+            count = parts.blocks
             known = isinstance(count, np.ndarray) and count.ndim == 0 and int(count) * math.prod(self.extents) <= _MOST
             certain = certain and known
             self.env.pop(invars[0], None)

@@ -15,7 +15,7 @@ from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Function, constant
 
 _FLOATS = (dtypes.FP32, dtypes.FP16, dtypes.BF16)
-_INTEGERS = tuple(d for d in dtypes.DTYPES.values() if d.is_integer and d.bits >= 8)
+_INTEGERS = (*(d for d in dtypes.DTYPES.values() if d.is_integer and d.bits >= 8), dtypes.TASK_ID)
 
 
 def register_kind(dtype: DType) -> str:
