@@ -10,28 +10,11 @@ import pypto.language as pl
 from pypto import config
 from pypto.errors import PyptoError
 from pypto.interpreters.dispatch import Task
-from pypto.interpreters.reference import Machine
-from pypto.language import calls
+from tests.everywhere import launches, same_everywhere, tasks_of
 from tests.refusals import refused
-from tests.ways import same_everywhere
 
 Rows = pl.Tensor[[32, 64], pl.FP32]
 X = np.random.default_rng(0).random((32, 64), np.float32)
-
-
-def tasks_of(kernel: pl.Kernel, *args: object) -> list[Task]:
-    """The tasks that one run of a kernel submits, in order."""
-    call = kernel._bind(args, {})
-    program = kernel._program(call)
-    machine = Machine(program.bodies)
-    machine.run(program.orchestration, calls.to_values(call, check=True, undeclared_writes=False))
-    return machine.tasks
-
-
-def launches(kernel: pl.Kernel) -> list[str]:
-    """The lines of the printed orchestration that submit tasks."""
-    text = str(kernel.lower()).split("\n\n# ")[0]
-    return [line.strip() for line in text.splitlines() if "call " in line or "task_dummy" in line]
 
 
 # Ids and dependencies
@@ -162,10 +145,6 @@ def test_a_task_whose_id_nobody_reads_stays() -> None:
 # What names no task
 
 
-def refusal(body: str) -> None:
-    """Keeps the name of a table's row in the report of a failing test."""
-
-
 def in_a_list(x: Rows, out: pl.Out[Rows]):
     tids = []
     for i in pl.range(2):
@@ -239,7 +218,7 @@ def test_a_dependency_that_names_no_task_is_refused(body) -> None:
 
 
 def later(x: Rows, out: pl.Out[Rows]):
-    with pl.at(level=pl.Level.CORE_GROUP, deps=[second]) as first:  # refused
+    with pl.at(level=pl.Level.CORE_GROUP, deps=[second]) as first:  # noqa: F821  # refused
         out[:] = x
     with pl.at(level=pl.Level.CORE_GROUP) as second:
         out[:] = x
@@ -362,9 +341,8 @@ def ids_left_out(x: Rows, out: pl.Out[Rows]):
 
 def part_with_deps(x: Rows, out: pl.Out[Rows]):
     start = pl.system.task_dummy(deps=[])
-    with pl.at(level=pl.Level.CORE_GROUP):
-        with pl.at(level=pl.Level.CORE_GROUP, deps=[start]):  # refused
-            out[:] = x
+    with pl.at(level=pl.Level.CORE_GROUP), pl.at(level=pl.Level.CORE_GROUP, deps=[start]):  # refused
+        out[:] = x
 
 
 def ids_in_a_region(x: Rows, out: pl.Out[Rows]):
@@ -400,59 +378,6 @@ def test_a_tensor_without_derived_dependencies_says_so_in_the_program() -> None:
     (alloc,) = [e for e in manual.lower().orchestration.walk() if e.op.name == "alloc"]
     assert alloc.params["manual_dep"] is True and "manual_dep" in str(manual.lower())
     same_everywhere(manual, X, want=[X])
-
-
-# Arrays of numbers
-
-
-@pl.jit
-def counted(dst: pl.Tensor[[8], pl.INT32], out: pl.Out[pl.Tensor[[4], pl.INT32]]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        seen = pl.array.create(4, pl.INT32)
-        for i in pl.range(8):
-            where = pl.read(dst, [i])
-            seen[where] = seen[where] + 1
-        for j in pl.range(4):
-            out[j] = pl.array.get_element(seen, j)
-
-
-def test_an_array_in_a_region_starts_as_zeros_and_is_written_by_element() -> None:
-    dst = np.int32([0, 3, 3, 1, 0, 0, 3, 3])
-    same_everywhere(counted, dst, want=[np.bincount(dst, minlength=4).astype(np.int32)])
-
-
-@pl.jit
-def updated(out: pl.Out[pl.Tensor[[2], pl.INT64]]):
-    numbers = pl.array.create(2, pl.INT64)
-    numbers = pl.array.update_element(numbers, 1, 7)
-    out[0] = numbers[0]
-    out[1] = numbers[1]
-
-
-def test_update_element_writes_the_array_that_it_returns() -> None:
-    same_everywhere(updated, want=[np.int64([0, 7])])
-
-
-BAD_ARRAYS = {
-    "no extent": ("PL308", lambda n: pl.array.create(0, pl.INT32)),
-    "a run-time extent": ("PL304", lambda n: pl.array.create(n, pl.INT32)),
-    "floats": ("PL305", lambda n: pl.array.create(2, pl.FP32)),
-    "an index past the end": ("PL303", lambda n: pl.array.create(2, pl.INT32)[2]),
-    "no array": ("PL308", lambda n: pl.array.get_element(pl.create_tensor([2], dtype=pl.INT32), 0)),
-}
-
-
-@pytest.mark.parametrize("case", BAD_ARRAYS)
-def test_bad_arrays_are_refused(case: str) -> None:
-    code, make = BAD_ARRAYS[case]
-
-    @pl.jit
-    def k(n: pl.Scalar[pl.INT32], out: pl.Out[pl.Tensor[[1], pl.INT32]]):
-        make(n)
-
-    with pytest.raises(PyptoError) as caught:
-        k.trace()
-    assert caught.value.code == code
 
 
 def test_a_kernel_of_tasks_runs_the_same_under_the_verifier() -> None:

@@ -13,7 +13,7 @@ from pypto.core.ir import Literal
 from pypto.dtypes import DType
 from pypto.errors import OutputError, ShapeError, TaskError
 from pypto.language.types import Symbol
-from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, index_of
+from pypto.language.values import RefValue, ScalarValue, TileValue, Unusable, index_of
 from pypto.lax.memory import dropped
 from pypto.lax.shape import check_window, known
 from pypto.platform import Space
@@ -45,7 +45,7 @@ def called(x: Any) -> str:
 
 def offset(trace: PlTrace, x: Any, what: str = "an offset") -> Offset:
     """An integer operand: a Python int, a symbol, or an integer scalar (a plain int when its polynomial is constant)."""
-    if isinstance(x, Unset):
+    if isinstance(x, Unusable):
         raise x.error()
     if isinstance(x, Symbol):
         return trace.symbol(x)
@@ -231,7 +231,7 @@ def store(trace: PlTrace, target: Any, window: Window, value: Any, combine: str 
     Errors:
       PL203 for a parameter that is no output; for an atomic store PL307 into a tile, PL501 outside a region.
     """
-    if isinstance(value, Unset):
+    if isinstance(value, Unusable):
         raise value.error()
     if target.dtype is dtypes.TASK_ID:
         value = trace.scalar_for(value, target.dtype, f"a store into {called(target)}")

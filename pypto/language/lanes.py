@@ -6,33 +6,40 @@ for each. Only what is brought in by `pl.aiv_shard` and taken out by `pl.aic_gat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from pypto import lax, tree
 from pypto.core.avals import TileAval
 from pypto.core.ir import Eqn, Jaxpr, Var
-from pypto.errors import BodyError, TaskError
+from pypto.errors import TaskError
 from pypto.language.optimizations import SplitMode
 from pypto.language.protocol import Names
 from pypto.language.scopes import Loop
 from pypto.language.spelled import as_tile, trace_here
 from pypto.language.trace import PlTrace
-from pypto.language.values import TileValue, Unset, Value
+from pypto.language.values import TileValue, Unset, Unusable, Value
 
 _REGION = "for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):"
 
 
-class Lanes(Unset):
-    """A name whose value is another one on each lane."""
+@dataclass(eq=False)
+class Lanes(Unusable):
+    """A name whose value is another one on each lane. Loops and branches carry both."""
 
-    def __init__(self, name: str, values: tuple[Any, ...]) -> None:
-        super().__init__(name)
-        self.values = values
+    name: str
+    first: Any
+    second: Any
+    __pypto_tree__ = True
 
-    def error(self) -> BodyError:
-        raise TaskError(
+    def on(self, lane: int) -> Any:
+        """The value on one lane."""
+        return (self.first, self.second)[lane]
+
+    def error(self) -> TaskError:
+        return TaskError(
             "PL507",
             f"`{self.name}` is made on the vector lanes, in a pl.split_aiv body, and read outside of it",
             fix=f"take it out at the end of that body: {self.name} = pl.aic_gather({self.name})",
@@ -48,8 +55,8 @@ class Gathered(Unset):
         super().__init__(value.var.name or "a gathered value")
         self.value = value
 
-    def error(self) -> BodyError:
-        raise TaskError(
+    def error(self) -> TaskError:  # type: ignore[override]
+        return TaskError(
             "PL507",
             f"`{self.name}` is handed to the cube by pl.aic_gather and read on a vector lane",
             fix="read the value it was gathered from",
@@ -69,12 +76,32 @@ def run_lanes(trace: PlTrace, loop: Loop, body: Callable[..., tuple], names: Nam
         trace.lane = (lane, loop.mode)
         _edge(trace, "open", lane, loop.mode)
         try:
-            inside = [tree.tree_map(lambda v, lane=lane: v.values[lane] if isinstance(v, Lanes) else v, v) for v in values]
-            results.append(body(lane, *inside))
+            with _names_on(body, lane):
+                results.append(body(lane, *(v.on(lane) if isinstance(v, Lanes) else v for v in values)))
         finally:
             trace.lane = None
         _edge(trace, "close", lane, loop.mode)
     return tuple(_joined(trace, loop.mode, name, a, b) for name, a, b in zip(names, *results, strict=True))
+
+
+@contextmanager
+def _names_on(body: Callable[..., tuple], lane: int) -> Iterator[None]:
+    """Names that the body only reads stand for their value on this lane while it is traced."""
+    held = [(c, c.cell_contents) for c in getattr(body, "__closure__", None) or () if _holds_lanes(c)]
+    for cell, value in held:
+        cell.cell_contents = value.on(lane)
+    try:
+        yield
+    finally:
+        for cell, value in held:
+            cell.cell_contents = value
+
+
+def _holds_lanes(cell: Any) -> bool:
+    try:
+        return isinstance(cell.cell_contents, Lanes)
+    except ValueError:  # a name without a value
+        return False
 
 
 def _edge(trace: PlTrace, edge: str, lane: int, mode: SplitMode) -> None:
@@ -91,7 +118,7 @@ def _joined(trace: PlTrace, mode: SplitMode, name: str, a: Any, b: Any) -> Any:
     right, other = tree.flatten(b)
     if structure == other and all(_same(trace, x, y) for x, y in zip(left, right, strict=True)):
         return a
-    return Lanes(name, (a, b))
+    return Lanes(name, a, b)
 
 
 def _same(trace: PlTrace, x: Any, y: Any) -> bool:

@@ -252,7 +252,7 @@ def _submitted(what: str, kernel: Any, args: Sequence[Any], kwargs: dict[str, An
         context = replace(context, name=name)
     else:
         context = At(Level.CORE_GROUP, name, (), context)
-    result, tid = StagingRuntime(trace, {}).with_(context, body, "tid", ("result", "tid"), (), ())
+    result, tid = StagingRuntime(trace, {}).with_(context, body, "", ("result", "tid"), (), ())
     return (*result, tid) if isinstance(result, tuple | list) else (result, tid)
 
 

@@ -16,7 +16,7 @@ from pypto.core.trace import JaxprTrace, Scope, aval_of
 from pypto.dtypes import DType
 from pypto.errors import BodyError, ShapeError
 from pypto.language.types import Symbol
-from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
+from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Unusable, Value
 from pypto.lax.families import as_dtype
 from pypto.source import Frame, Source
 
@@ -135,7 +135,7 @@ class PlTrace(JaxprTrace):
             if not self.in_region:
                 raise access.outside(f"`{what}` on {access.called(x)}")
             return access.load_whole(self, x, shares=shares)
-        if isinstance(x, Unset):
+        if isinstance(x, Unusable):
             raise x.error()
         if isinstance(x, Value | bool | int | float | Literal):
             return x
@@ -153,7 +153,7 @@ class PlTrace(JaxprTrace):
         return self.wrap(outs[0]) if len(outs) == 1 else tuple(map(self.wrap, outs))
 
     def atom(self, x: Any) -> Atom:
-        if isinstance(x, Unset):
+        if isinstance(x, Unusable):
             raise x.error()
         if isinstance(x, bool | int) and not isinstance(x, Value):
             dtype = dtypes.BOOL if isinstance(x, bool) else dtypes.INDEX
