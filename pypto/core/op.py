@@ -142,6 +142,7 @@ class Op:
       exact: `Exact(rule)` or `Ulp(bound)`.
       golden: dotted name of the JAX function that computes the same, or None.
       show: `(eqn, atom) -> text`: how the printer writes an application, where name, options, operands is no good reading.
+      source: how the language spells an application: a function's name, or `(eqn, atom) -> text`.
       samples: makes `(args, params)` pairs that tests run.
       module: where it is defined.
     """
@@ -180,6 +181,7 @@ class Op:
     exact: Exact | Ulp = field(default_factory=lambda: Exact("movement"))
     golden: str | None = None
     show: Callable[[Any, Callable[[Any], str]], str] | None = None
+    source: str | Callable[[Any, Callable[[Any], str]], str] | None = None
 
     def __post_init__(self) -> None:
         if self.name in OPS:

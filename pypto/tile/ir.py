@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pypto.core.ir import Jaxpr
 from pypto.core.printer import show
+from pypto.tile.source import function_text
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.launch import Compiled, Fallback
@@ -61,11 +62,29 @@ class Program:
         return compile_program(self.orchestration, self.bodies)
 
     def as_text(self, *, lines: bool = False) -> str:
-        """The program as text: the orchestration, then each kernel; with the user's lines on request."""
+        """The program as text that reads like the language: the orchestration, then each kernel.
+
+        Args:
+          lines: append the user's file and line to every statement.
+        """
+        orchestration = function_text(self.orchestration, lines=lines, method="type=pl.FunctionType.Orchestration", depth=1)
+        parts = [f"# for {self.platform}\n@pl.program\nclass {self.name}:", orchestration]
+        for k in self.kernels:
+            marks = [k.unit, *(["per block"] if k.blocks else []), *(f"{name}={_shown(value)}" for name, value in k.options)]
+            text = function_text(k.jaxpr, lines=lines, method="type=pl.FunctionType.InCore", per_block=k.blocks, depth=1)
+            parts += ["", f"    # {', '.join(marks)}", text]
+        return "\n".join(parts) + "\n"
+
+    __str__ = as_text
+
+    def as_ir(self, *, lines: bool = False) -> str:
+        """The program's jaxprs, one equation a line: what passes see."""
         parts = [f"program {self.name} for {self.platform}", "", show(self.orchestration, lines=lines)]
         for k in self.kernels:
             marks = [k.unit, *(["per block"] if k.blocks else []), *(f"{name}={value}" for name, value in k.options)]
             parts += ["", f"# {', '.join(marks)}", show(k.jaxpr, lines=lines)]
         return "\n".join(parts)
 
-    __str__ = as_text
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
