@@ -27,6 +27,7 @@ from pypto.language.staging import StagingRuntime
 from pypto.language.trace import PlTrace
 from pypto.language.types import ScalarType, TensorType, annotation_of
 from pypto.language.values import RefValue, TileValue, Unset, Value
+from pypto.platform import platform_of
 from pypto.source import Frame, Source, user_locals, user_source
 from pypto.tile import Program, lower_program
 from pypto.tile.outputs import check_outputs
@@ -164,7 +165,7 @@ class Kernel:
         return calls.to_values(call, check=check, undeclared_writes=self.undeclared_writes is not None)
 
     def _program(self, call: Call) -> Program:
-        key = (call.key, self.guard.snapshot(), config.current().platform)
+        key = (call.key, self.guard.snapshot(), platform_of(config.current().platform))
         program = self._programs.get(key)
         if program is None:
             avals = [a.aval if a.aval is not None else a.static for a in call.arguments]

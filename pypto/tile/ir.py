@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pypto.core.ir import Jaxpr
 from pypto.core.printer import show
+from pypto.platform import platform_of
 from pypto.tile.source import function_text
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ class Program:
 
         return compile_program(self.orchestration, self.bodies)
 
+    @property
+    def limits_checked(self) -> bool:
+        """Whether the program was held to the limits of a chip; for `platform="cpu"` it was not."""
+        return platform_of(self.platform).checked
+
     def as_text(self, *, lines: bool = False) -> str:
         """The program as text that reads like the language: the orchestration, then each kernel.
 
@@ -68,12 +74,13 @@ class Program:
           lines: append the user's file and line to every statement.
         """
         orchestration = function_text(self.orchestration, lines=lines, method="type=pl.FunctionType.Orchestration", depth=1)
-        parts = [f"# for {self.platform}\n@pl.program\nclass {self.name}:", orchestration]
+        unchecked = "" if self.limits_checked else ", no limits checked"
+        parts = [f"# for {self.platform}{unchecked}\n@pl.program\nclass {self.name}:", orchestration]
         for k in self.kernels:
             marks = [k.unit, *(["per block"] if k.blocks else []), *(f"{name}={_shown(value)}" for name, value in k.options)]
             text = function_text(k.jaxpr, lines=lines, method="type=pl.FunctionType.InCore", per_block=k.blocks, depth=1)
             parts += ["", f"    # {', '.join(marks)}", text]
-        return "\n".join(parts) + "\n"
+        return "\n".join(parts)
 
     __str__ = as_text
 
