@@ -72,5 +72,5 @@ def tasks_of(kernel: Any, *args: Any) -> list[Task]:
 
 def launches(kernel: Any) -> list[str]:
     """The lines of the printed orchestration that submit tasks."""
-    text = str(kernel.lower()).split("\n\n# ")[0]
-    return [line.strip() for line in text.splitlines() if "call " in line or "task_dummy" in line]
+    lines = str(kernel.lower()).split("type=pl.FunctionType.InCore")[0].splitlines()
+    return [line.strip() for line in lines if "submit(" in line or "task_dummy(" in line]

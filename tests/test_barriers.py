@@ -175,7 +175,7 @@ def test_how_many_cores_there_are_is_the_platform_s() -> None:
     x = np.random.default_rng(0).random((72, 64), np.float32)
     for platform, blocks in (("a2a3sim", 48), ("a5sim", 72)):
         with pypto.override(platform=platform):
-            assert f"{blocks} blocks" in str(k.lower())
+            assert f"core_num={blocks}" in str(k.lower())
             assert np.array_equal(k(x), x)
 
 
@@ -234,7 +234,7 @@ def polls(x: Rows, workspace: pl.Tensor[[16], pl.INT32], out: pl.Out[Rows]):
 
 def test_a_soft_barrier_takes_a_workspace_and_the_number_of_cores() -> None:
     same_everywhere(polls, X, np.zeros(16, np.int32), want=[X], eager=False)
-    assert "syncall(core_type=aiv_only, mode=soft, gm_workspace=workspace, used_cores=4)" in str(polls.lower())
+    assert "pl.system.syncall(core_type='aiv_only', mode='soft', gm_workspace=workspace, used_cores=4)" in str(polls.lower())
 
 
 BARRIERS = {

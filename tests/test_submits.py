@@ -48,8 +48,8 @@ def submitted(x: Rows, gate: pl.Tensor[[1], pl.INT32], out: pl.Out[Rows]):
 def test_a_submit_gives_the_kernel_s_results_and_the_task_s_id() -> None:
     same_everywhere(submitted, X, np.int32([1]), want=[X * 2 + 1])
     assert launches(submitted) == [
-        "first: task = call double(x, mid, allow_early_resolve=True)",
-        "_last: task = call shift_rows[4 blocks](mid, out, deps=[first], predicate=v1)",
+        "first = pl.submit(self.double, x, mid, allow_early_resolve=True)",
+        "_last = pl.spmd_submit(self.shift_rows, mid, out, core_num=4, deps=[first], predicate=(v0 > 0))",
     ]
     assert tasks_of(submitted, X, np.int32([1])) == [Task(1, "double", ()), Task(2, "shift_rows", (1,), 4)]
 
@@ -62,9 +62,9 @@ def left_out(x: Rows, out: pl.Out[Rows]):
 
 
 def test_an_argument_marked_no_dep_is_left_out_of_the_dependencies_of_its_task() -> None:
-    assert [line.split("call ")[1] for line in launches(left_out)] == [
-        "left_out_incore[4 blocks](x, out, no_dep_args=[x])",
-        "double(x, out, no_dep_args=[out])",
+    assert launches(left_out) == [
+        "tid = pl.spmd_submit(self.left_out_incore, x, out, core_num=4, no_dep_args=[x])",
+        "_last = pl.submit(self.double, x, out, no_dep_args=[out])",
     ]
     same_everywhere(left_out, X, want=[X * 2])
 

@@ -36,8 +36,8 @@ def test_a_task_waits_for_the_ids_in_its_deps() -> None:
 
 def test_the_program_shows_ids_and_dependencies() -> None:
     assert launches(two_stages) == [
-        "first: task = call double(x, scratch)",
-        "second: task = call square(scratch, out, deps=[first])",
+        "first = pl.submit(self.double, x, scratch)",
+        "second = pl.submit(self.square, scratch, out, deps=[first])",
     ]
 
 
@@ -309,8 +309,8 @@ def asks(x: Rows, out: pl.Out[Rows]):
 
 def test_what_a_task_is_asked_is_kept_and_shown() -> None:
     assert launches(asks) == [
-        "tid: task = call a(x, out, no_dep_args=[out], dumps=[x], allow_early_resolve=True)",
-        "end: task = call b[2 blocks](x, out, deps=[tid], no_dep_args=[x, out], sync_start=True, allow_early_resolve=True)",
+        "tid = pl.submit(self.a, x, out, no_dep_args=[out], dumps=[x], allow_early_resolve=True)",
+        "end = pl.spmd_submit(self.b, x, out, core_num=2, deps=[tid], no_dep_args=[x, out], sync_start=True, allow_early_resolve=True)",
     ]
     same_everywhere(asks, X, want=[X])
 

@@ -3,6 +3,7 @@
 from types import SimpleNamespace as _Namespace
 
 from pypto import lax as _lax
+from pypto.core.op import OPS as _OPS
 from pypto.dtypes import (
     BF16,
     BOOL,
@@ -230,3 +231,9 @@ system = _Namespace(
     task_invalid=_system.task_invalid,
     task_is_valid=_system.task_is_valid,
 )
+
+for _name, _value in {**vars(tile), **globals()}.items():  # an op under its own name is spelled that way in the text of programs
+    _op = _OPS.get(_name)
+    if _op is not None and _op.source is None and callable(_value):
+        _op.source = f"pl.{_name}" if _name in globals() else f"pl.tile.{_name}"
+del _name, _value, _op

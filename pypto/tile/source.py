@@ -71,7 +71,7 @@ class _Source:
         parameters = [f"{self.define(v)}: {spelling.type_of(v.aval, directions.get(v))}" for v in inputs]
         head = [f"{pad}@pl.function({method})" if method is not None else f"{pad}@pl.jit"]
         own = ["self"] if method is not None else []
-        head.append(f"{pad}def {j.name or 'function'}({', '.join(own + parameters)}):")
+        head += _signature(pad, j.name or "function", own + parameters)
         first = [f"{pad}{_PAD}{self.define(j.invars[0])} = pl.tile.get_block_idx()"] if per_block else []
         body = self.block(j, depth + 1)
         if first and body[-1].strip() == "pass":
@@ -294,9 +294,7 @@ class _Source:
 
     def asked(self, launch: Any, parts: Any) -> list[str]:
         """What a dispatch asks for, as keywords."""
-        shown = [
-            f"{k}={self.listed(v)}" for k, v in (("deps", parts.deps), ("no_dep_args", parts.no_dep), ("dumps", parts.dumps)) if v
-        ]
+        shown = [f"{k}={self.listed(v)}" for k, v in (("deps", parts.deps), ("no_dep_args", parts.no_dep), ("dumps", parts.dumps)) if v]
         shown += [f"predicate=({self.name(parts.predicate)})"] if parts.predicate is not None else []
         shown += ["sync_start=True"] if launch.together else []
         return shown + (["allow_early_resolve=True"] if launch.early else [])
@@ -338,6 +336,14 @@ class _Source:
         given = [f"core_type={p['core_type']!r}", f"mode={p['mode']!r}"]
         given += [f"{k}={self.name(a)}" for k, a in zip(p["given"], e.ins, strict=True)]
         return self._line(e, depth, f"pl.system.syncall({', '.join(given)})")
+
+
+def _signature(pad: str, name: str, parameters: list[str]) -> list[str]:
+    """A `def` line, or one line per parameter where that is too long."""
+    line = f"{pad}def {name}({', '.join(parameters)}):"
+    if len(line) <= 120:
+        return [line]
+    return [f"{pad}def {name}(", *(f"{pad}{_PAD}{p}," for p in parameters), f"{pad}):"]
 
 
 def _is(a: Any, number: int) -> bool:

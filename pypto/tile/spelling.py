@@ -121,6 +121,6 @@ def expression(e: Eqn, text: Callable[[Any], Text]) -> Text:
         return f"{_CALLS[name]}({', '.join(text(a)[0] for a in e.ins)})", ATOM
     operand = text(e.ins[0])
     if name == "convert":
-        return (operand if e.params["dtype"].name == "INDEX" else (f"pl.cast({operand[0]}, {dtype(e.params['dtype'])})", ATOM))
+        return operand if e.params["dtype"].name == "INDEX" else (f"pl.cast({operand[0]}, {dtype(e.params['dtype'])})", ATOM)
     inner = operand[0] if operand[1] >= 7 else f"({operand[0]})"
     return (f"not {inner}", 3) if name == "logical_not" else (f"-{inner}", 7)
