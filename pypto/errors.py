@@ -23,6 +23,10 @@ CODES: dict[str, str] = {
     "PL111": "a name that is unset on some path",
     "PL112": "a kernel or kernel operation called where it cannot run",
     "PL113": "a captured Python value that cannot be part of a program's key",
+    "PL114": "a name given a second value under strict_ssa",
+    "PL115": "a function of one form that calls a function of the other",
+    "PL116": "a direction on a parameter of an inline function",
+    "PL117": "a static assertion that does not hold",
     # PL2xx: outputs and directions
     "PL201": "an output parameter's name given to another value",
     "PL202": "an output that is never written",
@@ -143,6 +147,10 @@ class BodyError(PyptoError):
     family = "PL1"
 
 
+class MemberError(BodyError, AttributeError):
+    """A program has no function or constant of this name."""
+
+
 class OutputError(PyptoError):
     """A write is lost, missing, or goes where it may not."""
 
@@ -202,12 +210,16 @@ class PyptoWarning(UserWarning):
     """Something legal that is probably a mistake; carries a code like an error does."""
 
 
+class PyptoDeprecationWarning(PyptoWarning, DeprecationWarning):
+    """A spelling that still works and says nothing any more."""
+
+
 _shown: dict[str | tuple[str, type[Warning], int], int] = {}
 """What the `warnings` module keeps to show a warning once per place, as in `__warningregistry__`."""
 
 
-def warn(code: str, message: str, *, fix: str = "", at: Frame | Source | None = None) -> None:
-    """Issue a `PyptoWarning` at the user's line; its text has the form of an error, and the usual filters apply to it.
+def warn(code: str, message: str, *, fix: str = "", at: Frame | Source | None = None, category: type[PyptoWarning] = PyptoWarning) -> None:
+    """Issue a warning at the user's line; its text has the form of an error, and the usual filters apply to it.
 
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
@@ -220,4 +232,4 @@ def warn(code: str, message: str, *, fix: str = "", at: Frame | Source | None = 
     source = resolve(at) if at is not None else user_source()
     text = "\n".join([f"{code}: {message}", *([source.snippet()] if source else []), *([f"  fix: {fix}"] if fix else [])])
     file, line = (source.file, source.line) if source else ("<unknown>", 1)
-    warnings.warn_explicit(text, PyptoWarning, file, line, registry=_shown)
+    warnings.warn_explicit(text, category, file, line, registry=_shown)

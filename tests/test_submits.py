@@ -83,9 +83,9 @@ def no_count(x: Rows, out: pl.Out[Rows]):
 
 
 def no_result(x: Rows, out: pl.Out[Rows]):
-    result, _tid = pl.submit(silent, x, out)
+    result, _tid = pl.submit(silent, x, out)  # refused
     with pl.at(level=pl.Level.CORE_GROUP):
-        out[:] = pl.adds(result, 1.0)  # refused
+        out[:] = pl.adds(result, 1.0)
 
 
 def mark_of_an_inline(x: Rows, out: pl.Out[Rows]):
@@ -98,3 +98,52 @@ MISUSED = {no_kernel: "PL504", in_a_region: "PL105", no_count: "PL601", no_resul
 @pytest.mark.parametrize("fn", MISUSED, ids=lambda f: f.__name__)
 def test_a_submit_that_is_none_is_refused(fn) -> None:
     traced_error(MISUSED[fn], fn, pl.jit, lambda k: k.trace())
+
+
+# In the class form
+
+
+@pl.program
+class Pipeline:
+    @pl.function(type=pl.FunctionType.InCore)
+    def stage1(self, x: Rows, out: pl.Out[Rows]):
+        out[:] = pl.mul(x, 2.0)
+        return out
+
+    @pl.function(type=pl.FunctionType.InCore)
+    def stage2(self, x: Rows, out: pl.Out[Rows]):
+        row = pl.tile.get_block_idx() * 8
+        out[row : row + 8, :] = pl.adds(x[row : row + 8, :], 1.0)
+        return out
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(self, x: Rows, out: pl.Out[Rows]):
+        scratch = pl.create_tensor([32, 64], dtype=pl.FP32)
+        with pl.manual_scope():
+            scratch, tid = pl.submit(self.stage1, x, scratch)
+            out, _ = pl.spmd_submit(self.stage2, scratch, out, core_num=4, deps=[tid])
+        return out
+
+
+@pl.program
+class Dispatched:
+    @pl.function(type=pl.FunctionType.InCore)
+    def kernel(self, x: Rows, out: pl.Out[Rows]):
+        row = pl.tile.get_block_idx() * 8
+        out[row : row + 8, :] = pl.adds(x[row : row + 8, :], 1.0)
+        return out
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(self, x: Rows, out: pl.Out[Rows]):
+        with pl.spmd(4):
+            out = self.kernel(x, out)
+        return out
+
+
+def test_methods_of_a_program_are_submitted_and_dispatched() -> None:
+    same_everywhere(Pipeline, X, want=[X * 2 + 1])
+    same_everywhere(Dispatched, X, want=[X + 1])
+    assert launches(Pipeline) == [
+        "tid = pl.submit(self.stage1, x, scratch)",
+        "_ = pl.spmd_submit(self.stage2, scratch, out, core_num=4, deps=[tid])",
+    ]

@@ -74,7 +74,7 @@ class Regions:
                 kept = self._escape(scope, escaping, results)
         finally:
             self.trace.chunked = False
-        task = self._emit_region(scope, (), "at", context.name, context.options, [], asks, marked, target)
+        task = self._emit_region(scope, (), "at", context.name, self.trace.region_options(context.options), [], asks, marked, target)
         return tuple(task if v in pending else tree.tree_map(self._after, v) for v in kept)
 
     def _marked(self, mark: Mark, body: Callable[..., tuple], target: str | None, values: Sequence[Any]) -> tuple:
@@ -256,7 +256,7 @@ class Regions:
                 results = run(index)
                 marked = trace.no_dep
                 kept = [v if v in pending else self._per_block(scope, n, v) for n, v in zip(names, results, strict=True)]
-            tid = self._emit_region(scope, (index,), "spmd", loop.name, loop.options, [count], asks, marked, task)
+            tid = self._emit_region(scope, (index,), "spmd", loop.name, trace.region_options(loop.options), [count], asks, marked, task)
         return tuple(tid if v in pending else v for v in kept)
 
     def _spmd_now(self, count: Any, run: Callable[[Any], tuple], names: Names, values: list[Any], asks: Dispatch) -> tuple:

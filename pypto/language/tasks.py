@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from pypto import dtypes, lax
@@ -214,27 +213,24 @@ def no_dep(tensor: Any) -> NoDep:
     return NoDep(_tensors([tensor], "pl.no_dep")[0])
 
 
-def unmarked(trace: PlTrace, value: Any) -> Any:
-    """The argument of a kernel call, without its mark, which the task around it keeps.
+def plain_arguments(task: bool, values: Sequence[Any]) -> tuple[list[Any], list[RefValue]]:
+    """The arguments of a kernel call without their marks, and the tensors that `pl.no_dep` marks.
 
     Errors:
-      PL504 where the call is no task.
+      PL504 for a mark on an argument of a call that is no `task`.
     """
-    if not isinstance(value, NoDep):
-        return value
-    if not trace.in_region:
-        raise TaskError("PL504", "pl.no_dep marks an argument of a task, and this call is none", fix="call an in-core kernel with it")
-    trace.no_dep.append(value.tensor)
-    return value.tensor
+    marked = [v.tensor for v in values if isinstance(v, NoDep)]
+    if marked and not task:
+        fix = "mark arguments of in-core kernels; for a region, no_dep_args=[tensor]"
+        raise TaskError("PL504", "pl.no_dep marks an argument of a task, and a call of an inline function is none", fix=fix)
+    return [v.tensor if isinstance(v, NoDep) else v for v in values], marked
 
 
 def _submitted(what: str, kernel: Any, args: Sequence[Any], kwargs: dict[str, Any], context: Any) -> tuple[Any, ...]:
     from pypto.language.staging import StagingRuntime
 
     trace = trace_here(what)
-    function = kernel.func.__self__ if isinstance(kernel, partial) and hasattr(kernel.func, "__self__") else kernel
-    function = kernel.func if isinstance(kernel, partial) and not hasattr(kernel.func, "__self__") else function
-    if getattr(function, "kind", None) != "incore":
+    if getattr(kernel, "kind", None) != "incore":
         fix = f"pl.{what}(self.kernel, ...) with an in-core kernel: @pl.function(type=pl.FunctionType.InCore) or @pl.jit.incore"
         raise TaskError("PL504", f"pl.{what}: {kernel!r} is no in-core kernel", fix=fix)
     if trace.in_region:
@@ -247,7 +243,7 @@ def _submitted(what: str, kernel: Any, args: Sequence[Any], kwargs: dict[str, An
         finally:
             trace.in_core_function = before
 
-    name = function.fn.__name__
+    name = kernel.fn.__name__
     if isinstance(context, Loop):
         context = replace(context, name=name)
     else:

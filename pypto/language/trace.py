@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pypto import dtypes, lax
 from pypto.core.avals import RefAval, ScalarAval, TileAval, scalar
@@ -19,6 +19,9 @@ from pypto.language.types import Symbol
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Unusable, Value
 from pypto.lax.families import as_dtype
 from pypto.source import Frame, Source
+
+if TYPE_CHECKING:
+    from pypto.language.kernel import Kernel
 
 
 class PlTrace(JaxprTrace):
@@ -39,7 +42,9 @@ class PlTrace(JaxprTrace):
         self.aliases: dict[Var, Atom] = {}
         self.symbols: dict[Symbol, tuple[RefValue, int]] = {}
         self.yields: list[list[Any]] = []
-        self.depth = 0
+        self.callers: list[Kernel] = []
+        self.attributes: list[dict[str, Any]] = []  # what pl.func_attr says of each of them
+        self.device: Any = None
         self.created: set[Var] = set()
         self.escaped: dict[Var, str] = {}
         self.defaulted: set[Var] = set()
@@ -47,7 +52,6 @@ class PlTrace(JaxprTrace):
         self.block_index: ScalarValue | None = None
         self.block_count: Any = None
         self.scopes: list[str] = []  # the runtime scopes and clusters around
-        self.auto_scope = True  # whether the compiler places the scopes of this function
         self.no_dep: list[RefValue] = []  # arguments of this region's task that no dependency is derived from
         self.chunked = False  # whether a region's parallel loops are cut into tasks
         self.lane: tuple[int, Any] | None = None  # the vector lane whose body this is, and how the lanes divide the work
@@ -179,6 +183,32 @@ class PlTrace(JaxprTrace):
         return as_dtype(x, aval, dtype)
 
     # ---- where one stands ----
+
+    @contextmanager
+    def calling(self, kernel: Kernel, device: Any = None, symbols: dict[Symbol, tuple[RefValue, int]] | None = None) -> Iterator[None]:
+        """Trace the body of `kernel`: the entry, or what is called inside it. `device`: where a host entry runs it."""
+        before = (self.device, self.symbols)
+        self.callers.append(kernel)
+        self.attributes.append({})
+        self.device = self.device if device is None else device
+        self.symbols = {**self.symbols, **(symbols or {})}
+        try:
+            yield
+        finally:
+            kernel.attributes = self.attributes.pop()
+            self.callers.pop()
+            self.device, self.symbols = before
+
+    def region_options(self, own: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+        """What a region keeps: its own options, its device, and what the in-core function it is says of itself."""
+        device = () if self.device is None else (("device", self.device if isinstance(self.device, int) else str(self.device.index)),)
+        said = self.attributes[-1].items() if self.in_core_function and self.attributes else ()
+        return (*own, *device, *said)
+
+    @property
+    def auto_scope(self) -> bool:
+        """Whether the function whose body is traced leaves the placing of scopes to the library."""
+        return not self.callers or self.callers[-1].declared.auto_scope
 
     @contextmanager
     def region(self, kind: str, *, spmd: bool = False, index: ScalarValue | None = None, count: Any = None) -> Iterator[Scope]:
