@@ -12,7 +12,7 @@ import pypto
 from pypto.errors import PyptoError
 from pypto.interpreters.dispatch import Task
 from pypto.interpreters.reference import Machine
-from pypto.language import calls
+from pypto.language import passing
 from tests.bits import identical
 
 
@@ -66,7 +66,7 @@ def tasks_of(kernel: Any, *args: Any) -> list[Task]:
     call = kernel._bind(args, {})
     program = kernel._program(call)
     machine = Machine(program.bodies)
-    machine.run(program.orchestration, calls.to_values(call, check=True, undeclared_writes=False))
+    machine.run(program.orchestration, passing.to_values(call, check=True, undeclared_writes=False))
     return machine.tasks
 
 

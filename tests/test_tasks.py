@@ -217,6 +217,7 @@ def test_a_dependency_that_names_no_task_is_refused(body) -> None:
     refused("PL503", pl.jit(body).trace, at=NO_TASKS[body])
 
 
+@pl.jit
 def later(x: Rows, out: pl.Out[Rows]):
     with pl.at(level=pl.Level.CORE_GROUP, deps=[second]) as first:  # noqa: F821  # refused
         out[:] = x
@@ -225,7 +226,7 @@ def later(x: Rows, out: pl.Out[Rows]):
 
 
 def test_a_dependency_on_a_later_task_is_a_name_without_a_value() -> None:
-    refused("PL111", pl.jit(later).trace, at="second")
+    refused("PL111", later.trace, at="second")
 
 
 def itself(x: Rows, out: pl.Out[Rows]):

@@ -238,8 +238,14 @@ system = _Namespace(
     task_is_valid=_system.task_is_valid,
 )
 
-for _name, _value in {**vars(tile), **globals()}.items():  # an op under its own name is spelled that way in the text of programs
-    _op = _OPS.get(_name)
-    if _op is not None and _op.source is None and callable(_value):
-        _op.source = f"pl.{_name}" if _name in globals() else f"pl.tile.{_name}"
-del _name, _value, _op
+
+def _spell() -> None:
+    """Let the text of programs spell an op that the language has under its own name as the language does."""
+    for space, names in (("pl", globals()), ("pl.tile", vars(tile))):
+        for name in names:
+            op = _OPS.get(name)
+            if op is not None and op.source is None and callable(names[name]):
+                op.source = f"{space}.{name}"
+
+
+_spell()

@@ -75,7 +75,7 @@ class Regions:
         finally:
             self.trace.chunked = False
         task = self._emit_region(scope, (), "at", context.name, self.trace.region_options(context.options), [], asks, marked, target)
-        return tuple(task if v in pending else tree.tree_map(self._after, v) for v in kept)
+        return tuple(task if _is_one(v, pending) else tree.tree_map(self._after, v) for v in kept)
 
     def _marked(self, mark: Mark, body: Callable[..., tuple], target: str | None, values: Sequence[Any]) -> tuple:
         """A scope or cluster: its edges are marked, and its body stands where it stands."""
@@ -223,7 +223,8 @@ class Regions:
         before = self.trace.block_reads
         pending = self._pending(target)
         result = self._spmd(loop, lambda i: body(*pending, *values), "block", names, untouched, pending, target)
-        if self.trace.block_reads == before:
+        skipped = self.trace.concrete and loop.asked.predicate is not None and not bool(loop.asked.predicate)
+        if self.trace.block_reads == before and not skipped:
             raise TaskError(
                 "PL502",
                 "every block of this pl.spmd does the same: its body neither reads the block index nor calls an in-core kernel that does",
@@ -255,9 +256,9 @@ class Regions:
                 trace.block_index = index
                 results = run(index)
                 marked = trace.no_dep
-                kept = [v if v in pending else self._per_block(scope, n, v) for n, v in zip(names, results, strict=True)]
+                kept = [v if _is_one(v, pending) else self._per_block(scope, n, v) for n, v in zip(names, results, strict=True)]
             tid = self._emit_region(scope, (index,), "spmd", loop.name, trace.region_options(loop.options), [count], asks, marked, task)
-        return tuple(tid if v in pending else v for v in kept)
+        return tuple(tid if _is_one(v, pending) else v for v in kept)
 
     def _spmd_now(self, count: Any, run: Callable[[Any], tuple], names: Names, values: list[Any], asks: Dispatch) -> tuple:
         results: tuple = tuple(values)
@@ -273,6 +274,11 @@ class Regions:
         if (isinstance(value, Value) and not value.scope.open) or (isinstance(value, Value) and value.scope is scope):
             return Unset(name, _PER_BLOCK)
         return value
+
+
+def _is_one(value: Any, of: Sequence[Any]) -> bool:
+    """Whether a value is one of these: comparing would be using it."""
+    return any(value is x for x in of)
 
 
 def _no_deps(spelled: str) -> TaskError:

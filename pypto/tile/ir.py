@@ -73,7 +73,9 @@ class Program:
         Args:
           lines: append the user's file and line to every statement.
         """
-        orchestration = function_text(self.orchestration, lines=lines, method="type=pl.FunctionType.Orchestration", depth=1)
+        taken = self.name in self.bodies  # a kernel of that name is what the orchestration calls
+        main = self.orchestration.replace(name=f"{self.name}_main") if taken else self.orchestration
+        orchestration = function_text(main, lines=lines, method="type=pl.FunctionType.Orchestration", depth=1)
         unchecked = "" if self.limits_checked else ", no limits checked"
         parts = [f"# for {self.platform}{unchecked}\n@pl.program\nclass {self.name}:", orchestration]
         for k in self.kernels:
