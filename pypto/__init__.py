@@ -8,7 +8,24 @@ from pypto import lax, random
 from pypto.api import eval_shape, make_jaxpr
 from pypto.config import Config, override
 from pypto.core.array import Array
-from pypto.errors import PyptoError, PyptoWarning
+from pypto.errors import InternalError, PyptoError, PyptoWarning
+from pypto.logs import LogLevel, get_log_level, set_log_level
 
 __version__ = "0.1.0"
-__all__ = ["Array", "Config", "PyptoError", "PyptoWarning", "eval_shape", "lax", "make_jaxpr", "override", "random"]
+Error = PyptoError
+__all__ = [
+    "Array",
+    "Config",
+    "Error",
+    "InternalError",
+    "LogLevel",
+    "PyptoError",
+    "PyptoWarning",
+    "eval_shape",
+    "get_log_level",
+    "lax",
+    "make_jaxpr",
+    "override",
+    "random",
+    "set_log_level",
+]

@@ -64,6 +64,28 @@ def override(**changes: Any) -> AbstractContextManager[Config]:
     return _changed(changes)
 
 
+def install(**changes: Any) -> None:
+    """Change fields until this context (thread or task) ends; `override` is the form that ends by itself.
+
+    Errors:
+      PL606 for a field or a platform that does not exist.
+    """
+    with override(**changes) as changed:
+        pass
+    _current.set(changed)
+
+
+def in_force(options: Any) -> AbstractContextManager[Any]:
+    """The `with` block under which a call given `config=options` runs; what options are is up to them (see `pypto.runtime.RunConfig`).
+
+    Errors:
+      PL601 for something that is no configuration of a run.
+    """
+    if not hasattr(options, "in_force"):
+        raise CallError("PL601", f"config= takes a RunConfig, got {type(options).__name__}", fix="config=RunConfig(platform=...)")
+    return options.in_force()
+
+
 @contextmanager
 def _changed(changes: dict[str, Any]) -> Iterator[Config]:
     token = _current.set(replace(_current.get(), **changes))

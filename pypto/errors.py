@@ -69,11 +69,16 @@ CODES: dict[str, str] = {
     "PL604": "an output array that cannot be written",
     "PL605": "arguments that share memory",
     "PL606": "a configuration value that does not exist",
+    "PL607": "a run option that cannot be honoured here",
+    "PL608": "a saved program that cannot be written or loaded",
+    "PL609": "a worker or device tensor used after its end, or by another worker",
+    "PL610": "a program dispatched on another platform than it was compiled for",
     # PL7xx: numerics and comparison
     "PL701": "results that differ from the golden",
     "PL702": "a golden or a specification that cannot be used",
     "PL703": "a rule that an operation does not have",
     "PL704": "an integer operation without a result: a division by zero, a shift by a count out of range",
+    "PL705": "a compiler pass that changed results",
     # PL9xx: internal
     "PL901": "a broken invariant: this is a bug in pypto",
 }

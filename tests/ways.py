@@ -68,7 +68,7 @@ class _Traced:
 
     def __init__(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
         self.kernel, self.args = kernel, args
-        self.jaxpr = kernel._trace([a.aval if a.aval is not None else a.static for a in self._call().arguments])
+        self.jaxpr = kernel.traced([a.aval if a.aval is not None else a.static for a in self._call().arguments])
 
     def _call(self) -> calls.Call:
         return self.kernel._bind(_copies(self.args), {})

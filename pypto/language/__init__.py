@@ -150,7 +150,7 @@ from pypto.language.system import (
     get_subblock_idx as _get_subblock_idx,
 )
 from pypto.language.tasks import no_dep, spmd_submit, submit
-from pypto.language.types import Array, InOut, Out, Scalar, TaskId, Tensor, Tile, Tuple, dynamic
+from pypto.language.types import RUNTIME, Array, InOut, Out, Scalar, TaskId, Tensor, Tile, Tuple, dynamic
 from pypto.lax import (
     abs,
     add,
@@ -249,3 +249,5 @@ def _spell() -> None:
 
 
 _spell()
+
+import pypto.runtime.compiling as _compiling  # noqa: E402  # gives kernels their compile()

@@ -15,6 +15,7 @@ from pypto.core.array import Array, to_numpy
 from pypto.core.avals import Aval, RefAval, scalar
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import CallError, PyptoError
+from pypto.language.front import resident
 from pypto.language.types import IN, INOUT, OUT, Annotation, ArrayType, ScalarType, Symbol, TensorType
 from pypto.source import Source
 
@@ -62,6 +63,10 @@ class Signature:
                 raise CallError("PL601", f"`{key}` is given twice to {self.name}()", fix=self._usage())
             given[key] = value
         return [given.get(p.name, self._missing(p) if p.name not in given else None) for p in self.parameters]
+
+    def has(self, name: str) -> bool:
+        """Whether a parameter is called that."""
+        return any(p.name == name for p in self.parameters)
 
     def _missing(self, p: Parameter) -> Any:
         if p.default is not inspect.Parameter.empty:
@@ -138,26 +143,35 @@ def _argument(signature: Signature, p: Parameter, given: Any) -> Argument:
             fix="pl.array.create(n, dtype) in the body, or pass a tensor",
         )
     if not isinstance(p.type, TensorType):
-        if is_array(given):
-            raise CallError(
-                "PL602",
-                f"`{p.name}` of {signature.name}() has no annotation but got an array",
-                fix=f"{p.name}: pl.Tensor, or pl.Tensor[[..], dtype]",
-            )
-        try:
-            hash(given)
-        except TypeError:
-            raise CallError(
-                "PL602",
-                f"`{p.name}` of {signature.name}() is a {type(given).__name__}, which cannot be part of the program's key",
-                fix="pass a tuple or a frozen dataclass",
-            ) from None
+        check_plain(signature, p, given)
         return Argument(p, given, None, None, given)
     if given is OMITTED:
         return Argument(p, given, None, None)
     array = _tensor(signature, p, given)
     aval = RefAval(p.type.dims if p.type.dims is not None else array.shape, dtype_of(array.dtype), direction=p.type.direction)
     return Argument(p, given, array, aval)
+
+
+def check_plain(signature: Signature, p: Parameter, given: Any) -> None:
+    """A parameter without an annotation takes plain Python values that can be part of a key.
+
+    Errors:
+      PL602 for an array, and for a value without a hash.
+    """
+    if is_array(given):
+        raise CallError(
+            "PL602",
+            f"`{p.name}` of {signature.name}() has no annotation but got an array",
+            fix=f"{p.name}: pl.Tensor, or pl.Tensor[[..], dtype]",
+        )
+    try:
+        hash(given)
+    except TypeError:
+        raise CallError(
+            "PL602",
+            f"`{p.name}` of {signature.name}() is a {type(given).__name__}, which cannot be part of the program's key",
+            fix="pass a tuple or a frozen dataclass",
+        ) from None
 
 
 def is_array(x: Any) -> bool:
@@ -189,6 +203,8 @@ def _element(given: Any) -> bool | int | float | None:
 def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
     assert isinstance(p.type, TensorType)
     where = f"`{p.name}` of {signature.name}()"
+    if getattr(given, "__pypto_resident__", False):
+        raise resident(given, where)
     if not is_array(given) and not isinstance(given, list | tuple | np.generic | int | float):
         raise CallError("PL602", f"{where} is a tensor, got {type(given).__name__}", fix="pass a NumPy, JAX or torch array")
     if isinstance(given, np.ma.MaskedArray):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Collection
 from types import FunctionType
 from typing import Any
 
@@ -15,18 +15,19 @@ from pypto.core.ir import Jaxpr, Literal, rename
 from pypto.core.trace import EVAL, current_trace, tracing
 from pypto.errors import BodyError, CallError, PyptoDeprecationWarning, PyptoError, warn
 from pypto.interpreters.reference import Machine
-from pypto.language import access, calls, passing
+from pypto.language import access, calls, passing, samples
 from pypto.language.calls import Call, Parameter, Signature
 from pypto.language.captures import Guard, captures
 from pypto.language.declaration import Declaration
 from pypto.language.eager import EagerRuntime, EagerTrace
+from pypto.language.front import Front, configured
 from pypto.language.launching import MOST, Quick, layout, quick
 from pypto.language.rewrite import Staged, rewrite
 from pypto.language.scopes import At, Level
 from pypto.language.splicing import splice
 from pypto.language.staging import StagingRuntime
 from pypto.language.trace import PlTrace
-from pypto.language.types import Annotation, ScalarType, TensorType, TupleType, annotation_of
+from pypto.language.types import Annotation, TensorType, TupleType, annotation_of
 from pypto.language.values import RefValue, Value
 from pypto.platform import platform_of
 from pypto.source import Frame, Source, user_locals
@@ -34,7 +35,7 @@ from pypto.tile import Program, lower_program
 from pypto.tile.outputs import check_outputs
 
 
-class Kernel:
+class Kernel(Front):
     """A decorated function. Calling it runs it; inside another kernel's body it becomes part of that kernel.
 
     Attributes:
@@ -142,6 +143,8 @@ class Kernel:
     # ---- calling ----
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if "config" in kwargs and not self.signature.has("config"):
+            return configured(self, args, kwargs)
         trace = current_trace()
         if self._quick and trace is EVAL and not kwargs:
             known = self._quick.get(layout(args))
@@ -207,32 +210,22 @@ class Kernel:
         return program
 
     def _lower(self, avals: list[Any]) -> Program:
-        return lower_program(self._trace(avals), platform=config.current().platform)
+        return lower_program(self.traced(avals), platform=config.current().platform)
 
     # ---- inspection ----
 
     def trace(self, *args: Any, **kwargs: Any) -> Jaxpr:
         """The body as a jaxpr at the ref level. Without arguments, the annotations give shapes and dtypes."""
-        return self._trace(self._avals(args, kwargs))
+        return self.traced(self._avals(args, kwargs))
 
     def lower(self, *args: Any, **kwargs: Any) -> Program:
         """The tile program: in-core kernels and the orchestration that launches them. `print` shows it."""
+        if "config" in kwargs and not self.signature.has("config"):
+            return configured(self.lower, args, kwargs)
         return self._lower(self._avals(args, kwargs))
 
     def _avals(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        if args or kwargs:
-            return [a.aval if a.aval is not None else a.static for a in self._bind(args, kwargs).arguments]
-        avals: list[Any] = []
-        for p in self.signature.parameters:
-            if isinstance(p.type, ScalarType):
-                avals.append(ScalarAval((), p.type.dtype))
-            elif isinstance(p.type, TensorType) and p.type.dims is not None and p.type.dtype is not None:
-                avals.append(RefAval(p.type.dims, p.type.dtype, direction=p.type.direction))
-            elif p.default is not inspect.Parameter.empty:
-                avals.append(p.default)
-            else:
-                raise CallError("PL601", f"`{p.name}` has no shape and dtype in its annotation", fix=f"{self.fn.__name__}.lower(arrays...)")
-        return avals
+        return samples.avals(self.signature, samples.named(self.signature, args, kwargs))
 
     def eager(self, *args: Any, **kwargs: Any) -> Any:
         """Run the same body at once, statement by statement: prints show numbers and a debugger can step through it."""
@@ -247,13 +240,15 @@ class Kernel:
             inputs = self._marked(trace, inputs)
             with trace.calling(self):
                 self.execute(EagerRuntime(trace, self.outputs(inputs), self.signature.returns), inputs)
-        self._report_device_writes(trace.device_writes)
+        self.report_device_writes(self.fn.__name__, trace.device_writes, None)
         return passing.write_back(self.signature, call, values)
 
     # ---- tracing ----
 
-    def _trace(self, avals: list[Any]) -> Jaxpr:
-        trace = PlTrace(in_core=False, undeclared_writes=self.undeclared_writes is not None)
+    def traced(self, avals: list[Any], device_writes: Collection[str] | None = ()) -> Jaxpr:
+        """The body for these abstract values (and plain Python values); `device_writes` names parameters that are on a device."""
+        device_writes = None if self.undeclared_writes is not None else device_writes
+        trace = PlTrace(in_core=False, undeclared_writes=device_writes is None or bool(device_writes))
         with tracing(trace):
             inputs = self._inputs(trace, avals)
             traced = [t for t in inputs if isinstance(t, Value)]
@@ -269,20 +264,9 @@ class Kernel:
         jaxpr = Jaxpr(tuple(t.var for t in traced), tuple(trace.scope.eqns), (), self.fn.__name__)
         if trace.aliases:
             jaxpr = rename(jaxpr, {v: _final(trace, v) for v in trace.aliases})
-        self._report_device_writes(check_outputs(jaxpr, self.staged.source, undeclared_writes=trace.undeclared_writes))
+        found = check_outputs(jaxpr, self.staged.source, undeclared_writes=trace.undeclared_writes)
+        self.report_device_writes(self.fn.__name__, found, device_writes)
         return jaxpr
-
-    def _report_device_writes(self, found: Mapping[str, Frame | Source | None]) -> None:
-        """PL203 as a warning, once per parameter: a write that `undeclared_writes="device"` allows is not copied back."""
-        for name, at in found.items():
-            if name not in self._device_writes:
-                self._device_writes.add(name)
-                warn(
-                    "PL203",
-                    f"`{name}` of {self.fn.__name__}() is declared an input and written on the device: nothing is copied back",
-                    fix=f"annotate `{name}` with pl.InOut[...] if the caller is to see it",
-                    at=at,
-                )
 
     def _inputs(self, trace: PlTrace, avals: list[Any]) -> list[Any]:
         inputs: list[Any] = []

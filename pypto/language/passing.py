@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +9,10 @@ import numpy as np
 
 from pypto.core.array import Array
 from pypto.core.avals import RefAval
-from pypto.errors import OutputError, warn
-from pypto.interpreters.values import Buffer, Ref, Value, boxes
+from pypto.interpreters.values import Buffer, Ref, Value
 from pypto.language.calls import OMITTED, Argument, Call, Signature
 from pypto.language.types import IN, INOUT, OUT, TensorType
+from pypto.language.unwritten import check_written
 
 
 def to_values(call: Call, *, check: bool, undeclared_writes: bool) -> list[Any]:
@@ -76,7 +75,7 @@ def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:
     buffers = {v.buffer.name: v.buffer for v in values if isinstance(v, Ref)}
     for a in call.arguments:
         if a.parameter.is_output:
-            _check_written(signature, buffers[a.parameter.name])
+            check_written(signature.name, signature.source, buffers[a.parameter.name])
     results, omitted = [], []
     for a in call.arguments:
         if not a.parameter.is_output:
@@ -96,28 +95,3 @@ def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:
         results.append(a.given)
     chosen = omitted or results
     return chosen[0] if len(chosen) == 1 else tuple(chosen) if chosen else None
-
-
-def _check_written(signature: Signature, buffer: Buffer) -> None:
-    if buffer.written is None or buffer.written.all() or buffer.written.size == 0:
-        return
-    if not buffer.written.any():
-        raise OutputError(
-            "PL202",
-            f"no element of output `{buffer.name}` of {signature.name}() was written in this call",
-            fix="check the bounds of the loops around its stores",
-            at=signature.source,
-        )
-    missing = ~buffer.written
-    warn(
-        "PL204",
-        f"{_regions(buffer.name, missing)} never written by {signature.name}() ({int(missing.sum())} of {missing.size} elements)",
-        fix="cover the tail: a loop over range(n // T) leaves n % T; the caller's array keeps what it had there",
-        at=signature.source,
-    )
-
-
-def _regions(name: str, missing: np.ndarray, most: int = 4) -> str:
-    """The first few boxes of a region, as the subject of a sentence."""
-    found = [f"`{name}{box}`" for box in itertools.islice(boxes(missing), most + 1)]
-    return f"{', '.join(found[:most])}{' and more' if len(found) > most else ''} {'was' if len(found) == 1 else 'were'}"

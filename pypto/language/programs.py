@@ -92,6 +92,10 @@ class KernelProgram:
         """The tile program of the entry: in-core kernels and the orchestration that launches them."""
         return self.entry.lower(*args, **kwargs)
 
+    def compile(self, *args: Any, config: Any = None, **kwargs: Any) -> Any:
+        """Compile the entry for sample arguments, or for its annotations; see `Kernel.compile`."""
+        return self.entry.compile(*args, config=config, **kwargs)
+
     def eager(self, *args: Any, **kwargs: Any) -> Any:
         """Run the entry at once, statement by statement."""
         return self.entry.eager(*args, **kwargs)

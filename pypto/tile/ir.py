@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -43,12 +43,14 @@ class Program:
       orchestration: a jaxpr over buffers and scalars; every piece of work is a `call` or a `copy`.
       kernels: the in-core kernels, in the order of their first launch.
       platform: what it was lowered for.
+      traced: the program it was lowered from, at the ref level; None where that is not known.
     """
 
     name: str
     orchestration: Jaxpr
     kernels: tuple[KernelBody, ...]
     platform: str
+    traced: Jaxpr | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def bodies(self) -> dict[str, Jaxpr]:
