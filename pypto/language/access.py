@@ -245,6 +245,8 @@ def store(trace: PlTrace, target: Any, window: Window, value: Any, combine: str 
     if not trace.in_region and isinstance(target, RefValue):
         return _store_outside(trace, target, window, value)
     sizes = _static_sizes(trace, window.sizes, f"the extent of a store into {called(target)}")
+    if isinstance(value, TileValue) and len(sizes) == value.ndim and value.aval.valid == sizes:
+        sizes = value.aval.static_shape  # the window is the valid part, which is all that is written
     value, drop = _fitted(trace, target, value, sizes, window.drop)
     check_window("a store", called(target), target.shape, _written(value, sizes, drop), _starts_for_check(window.starts))
     ins = [target, value, *(operand(trace, s) for s in window.starts)]

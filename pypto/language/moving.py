@@ -150,7 +150,8 @@ def load(
 def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = None) -> Any:
     """Write `source` into `target` at an offset, and return `target`: the same as a subscript store.
 
-    Of a partly valid tile only the valid part is written. Nothing is converted.
+    Of a partly valid tile only the valid part is written. Nothing is converted. Leading axes of extent 1 that the target does not
+    have are dropped.
 
     Args:
       atomic: `AtomicType.Add`, `.Max` or `.Min` combine with what a tensor holds there, see `lax.accumulate`; blocks update in
@@ -161,6 +162,7 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = N
     """
     trace = trace_here("assemble")
     value = source if isinstance(source, RefValue) and not trace.in_region else as_tile(source, "assemble")
+    value = _without_unit_axes(trace, value, target.ndim)
     extents = value.shape
     if len(extents) != target.ndim:
         shapes = f"[{show_shape(extents)}] into [{show_shape(target.shape)}]"
@@ -170,11 +172,41 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = N
     return target
 
 
-def store(tile: Any, offsets: Sequence[Any], tensor: Any, *, atomic: Any = None) -> Any:
-    """Store a tile's valid part into a tensor, and return the tensor: `assemble` the other way round. PL307 for a tile target."""
+def _without_unit_axes(trace: PlTrace, value: Any, rank: int) -> Any:
+    """A value without the leading axes of extent 1 that are too many."""
+    more = value.ndim - rank
+    if more < 1 or any(d != 1 for d in value.shape[:more]):
+        return value
+    if isinstance(value, RefValue):
+        return access.reshape_ref(trace, value, [access.extent(trace, value, a) for a in range(more, value.ndim)])
+    return lax.reshape.bind(value, shape=value.shape[more:])
+
+
+def store(tile: Any, offsets: Sequence[Any], tensor: Any, shapes: Sequence[Any] | None = None, *, atomic: Any = None) -> Any:
+    """Store a tile's valid part into a tensor, and return the tensor: `assemble` the other way round.
+
+    Args:
+      shapes: the extents that are written, where the tile is larger: its leading part.
+    Errors:
+      PL307 for a tile target, PL301 for a part that is larger than the tile; otherwise as `assemble`.
+    """
+    trace = trace_here("store")
     if not isinstance(tensor, RefValue):
         raise ShapeError("PL307", "pl.store writes to a GM tensor", fix="pl.assemble or a subscript for tiles")
+    if shapes is not None:
+        tile = _leading(trace, as_tile(tile, "store"), shapes)
     return assemble(tensor, tile, offsets, atomic=atomic)
+
+
+def _leading(trace: PlTrace, tile: Any, shapes: Sequence[Any]) -> Any:
+    """The leading part of a tile."""
+    extents = tuple(access.static_extent(trace, d, "an extent of pl.store") for d in shapes)
+    if len(extents) != tile.ndim or any(n > d for n, d in zip(extents, tile.shape, strict=True)):
+        raise ShapeError(
+            "PL301", f"pl.store: shapes={list(extents)} of {tile.aval}", fix="one extent per axis, none larger than the tile's"
+        )
+    whole = extents in (tile.shape, tile.aval.valid)
+    return tile if whole else access.slice_tile(trace, tile, Window((0,) * len(extents), extents))
 
 
 def read(x: Any, indices: Any) -> Any:
