@@ -22,7 +22,7 @@ from pypto.errors import PyptoError
 pytestmark = pytest.mark.limits
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "language").glob("*.md"))]
 MODULES = sorted(
     ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for file in (ROOT / "pypto").rglob("*.py")
