@@ -12,6 +12,7 @@ from pypto.errors import CallError
 from pypto.platform import platform_of
 
 EXECUTORS = ("reference", "cpu")
+MOST_THREADS = 256
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,21 @@ class Config:
       verify: whether the verifier runs between passes.
       executor: "reference", or "cpu" for compiled code with the same bits. Compiled code has no shadow bits, so it runs only where
         `check` is False; with `check`, and for programs it has no code for, the reference executor runs. `Program.compiled` tells.
+      threads: how many threads a call of compiled code may use, its caller's included; None for one per processor. Results are the same.
     """
 
     platform: str = "a2a3sim"
     check: bool = True
     verify: bool = False
     executor: str = "reference"
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         platform_of(self.platform)
         if self.executor not in EXECUTORS:
             raise CallError("PL606", f"there is no executor {self.executor!r}", fix=f"one of {', '.join(EXECUTORS)}")
+        if self.threads is not None and (type(self.threads) is not int or not 1 <= self.threads <= MOST_THREADS):
+            raise CallError("PL606", f"threads={self.threads!r}", fix=f"a number from 1 to {MOST_THREADS}, or None")
 
 
 _current: ContextVar[Config] = ContextVar("pypto_config", default=Config())  # noqa: B039 - Config is frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from types import FunctionType
 from typing import Any
 
@@ -21,7 +21,7 @@ from pypto.language.captures import Guard, captures
 from pypto.language.declaration import Declaration
 from pypto.language.eager import EagerRuntime, EagerTrace
 from pypto.language.front import Front, configured
-from pypto.language.launching import MOST, Quick, layout, quick
+from pypto.language.launching import MISS, Launches
 from pypto.language.rewrite import Staged, rewrite
 from pypto.language.scopes import At, Level
 from pypto.language.splicing import splice
@@ -60,7 +60,7 @@ class Kernel(Front):
         self._signature: Signature | None = None
         self._named = _named_in_strings(fn)
         self._programs: dict[Any, Program] = {}
-        self._quick: dict[Any, Quick] = {}
+        self._launches = Launches(self)
         self._device_writes: set[str] = set()
 
     @property
@@ -84,12 +84,19 @@ class Kernel(Front):
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None or self.is_method else functools.partial(self, instance)
 
+    def __pypto_watch__(self) -> Callable[[], bool]:
+        return self.guard.watch()
+
     def __pypto_guard__(self) -> Any:
         return (self.declared, self.guard.snapshot())
 
     def snapshot(self) -> Any:
         """The part of a program's key that stands for the captured Python values; of a method, those of its whole class."""
         return self.guard.snapshot() if self.owner is None else self.owner.snapshot()
+
+    def watch(self) -> Callable[[], bool]:
+        """A quick test of whether `snapshot` would give what it gives now."""
+        return self.guard.watch() if self.owner is None else self.owner.watch()
 
     @property
     def signature(self) -> Signature:
@@ -143,13 +150,11 @@ class Kernel(Front):
     # ---- calling ----
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._launches.known and not kwargs and (result := self._launches(args)) is not MISS:
+            return result
         if "config" in kwargs and not self.signature.has("config"):
             return configured(self, args, kwargs)
         trace = current_trace()
-        if self._quick and trace is EVAL and not kwargs:
-            known = self._quick.get(layout(args))
-            if known is not None and known.fits(self.snapshot()) and known.run(args):
-                return known.result(args)
         if isinstance(trace, PlTrace):
             return splice(self, trace, args, dict(kwargs))
         if trace is not EVAL:
@@ -184,19 +189,12 @@ class Kernel(Front):
             Machine(program.bodies, check=False).run(program.orchestration, self._values(call, check=False))
 
         values = passing.to_compiled_values(
-            call, compiled.parameters, may_fail=bool(compiled.sites), undeclared_writes=self.undeclared_writes is not None
+            call, compiled.parameters, may_fail=compiled.may_fail, undeclared_writes=self.undeclared_writes is not None
         )
-        compiled.run(values, again)
-        self._remember(compiled, call)
+        compiled.run(values, again, threads=config.current().threads or 0)
+        if self.undeclared_writes is None:
+            self._launches.remember(compiled, call)
         return passing.write_back(self.signature, call, values)
-
-    def _remember(self, compiled: Any, call: Call) -> None:
-        """Let the next call like this one skip what this one has checked."""
-        known = None if self.undeclared_writes is not None else quick(compiled, self.snapshot(), call)
-        if known is not None:
-            if len(self._quick) >= MOST:
-                self._quick.clear()
-            self._quick[layout(tuple(a.given for a in call.arguments))] = known
 
     def _values(self, call: Call, *, check: bool) -> list[Any]:
         return passing.to_values(call, check=check, undeclared_writes=self.undeclared_writes is not None)

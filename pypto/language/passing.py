@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pypto.core.array import Array
-from pypto.core.avals import RefAval
+from pypto.core.avals import ArrayAval, RefAval
 from pypto.interpreters.values import Buffer, Ref, Value
 from pypto.language.calls import OMITTED, Argument, Call, Signature
 from pypto.language.types import IN, INOUT, OUT, TensorType
@@ -83,7 +83,7 @@ def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:
         buffer = buffers[a.parameter.name]
         assert a.array is not None and a.aval is not None
         if a.given is OMITTED:
-            omitted.append(Array(buffer.data, a.aval.dtype))
+            omitted.append(Array.adopt(buffer.data, ArrayAval(buffer.data.shape, a.aval.dtype)))
             continue
         if buffer.data is a.array:  # written in place
             results.append(a.given)

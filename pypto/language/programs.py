@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import CodeType, MappingProxyType
 from types import FunctionType as PythonFunction
@@ -13,7 +13,7 @@ from pypto.core.ir import Jaxpr
 from pypto.errors import BodyError, CallError, MemberError
 from pypto.language.captures import function_reads
 from pypto.language.declaration import checked_flag
-from pypto.language.freezing import Freezer
+from pypto.language.freezing import ATOMS, Freezer, only_identity
 from pypto.language.kernel import Kernel
 from pypto.source import user_source
 from pypto.tile import Program
@@ -60,8 +60,19 @@ class KernelProgram:
         own = tuple((name, freezer.key(value)) for name, value in self.constants.items())
         return (*((name, k.guard.snapshot()) for name, k in self.functions.items()), *own)
 
+    def watch(self) -> Callable[[], bool]:
+        """A quick test of whether `snapshot` would give what it gives now."""
+        if all(type(value) in ATOMS or only_identity(value) for value in self.constants.values()):
+            tests = [k.guard.watch() for k in self.functions.values()]
+            return lambda: all(test() for test in tests)
+        now = self.snapshot()
+        return lambda: self.snapshot() == now
+
     def __pypto_guard__(self) -> Any:
         return self.snapshot()
+
+    def __pypto_watch__(self) -> Callable[[], bool]:
+        return self.watch()
 
     @property
     def entry(self) -> Kernel:

@@ -135,14 +135,14 @@ class Entry:
         if chosen.executor == "cpu" and not chosen.check:
             compiled = program.compiled
             if isinstance(compiled, Compiled):
-                values = passing.to_compiled_values(call, compiled.parameters, may_fail=bool(compiled.sites), undeclared_writes=False)
+                values = passing.to_compiled_values(call, compiled.parameters, may_fail=compiled.may_fail, undeclared_writes=False)
 
                 def again() -> None:
                     fresh = passing.to_values(call, check=False, undeclared_writes=False)
                     Machine(program.bodies, check=False).run(program.orchestration, fresh)
 
                 began = time.perf_counter()
-                compiled.run(values, again)
+                compiled.run(values, again, threads=chosen.threads or 0)
                 return began, time.perf_counter(), "cpu", values
         values = passing.to_values(call, check=chosen.check, undeclared_writes=False)
         began = time.perf_counter()
