@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, NamedTuple
 
 from pypto import dtypes
 from pypto.core.avals import Aval, RefAval, ScalarAval, scalar
@@ -12,20 +12,18 @@ from pypto.core.op import Native, No
 from pypto.errors import InternalError
 from pypto.lax.memory import structural
 
-T = TypeVar("T")
 Namer = Callable[[Any], str]
 
 
-@dataclass(frozen=True)
-class Divided(Generic[T]):
+class Divided(NamedTuple):
     """The operands of a dispatch, by what they are for."""
 
-    blocks: T | None
-    predicate: T | None
-    deps: Sequence[T]
-    no_dep: Sequence[T]
-    dumps: Sequence[T]
-    operands: Sequence[T]
+    blocks: Any
+    predicate: Any
+    deps: Sequence[Any]
+    no_dep: Sequence[Any]
+    dumps: Sequence[Any]
+    operands: Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Launch:
         """How many operands are the dispatch's own, the block count aside."""
         return int(self.predicate) + self.deps + self.no_dep + self.dumps
 
-    def divide(self, operands: Sequence[T], *, blocks: bool) -> Divided[T]:
+    def divide(self, operands: Sequence[Any], *, blocks: bool) -> Divided:
         """The operands of a dispatch, by what they are for."""
         rest = list(operands)
         count = rest.pop(0) if blocks else None
@@ -74,7 +72,7 @@ DIRECT = Launch()
 """A dispatch that asks for nothing."""
 
 
-def show_launch(launch: Launch, parts: Divided[Any], name: Namer) -> list[str]:
+def show_launch(launch: Launch, parts: Divided, name: Namer) -> list[str]:
     """What a dispatch asks for, as keywords."""
     shown = []
     for keyword, values in (("deps", parts.deps), ("no_dep_args", parts.no_dep), ("dumps", parts.dumps)):
