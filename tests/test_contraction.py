@@ -172,7 +172,9 @@ def test_k_tiling_of_a_chain_changes_no_bit(dtype: type):
 def test_k_tiles_of_bf16_that_are_multiples_of_32_change_no_bit():
     rng = np.random.default_rng(5)
     a, b = rng.standard_normal((9, 128)).astype(bf16), rng.standard_normal((128, 7)).astype(bf16)
-    assert same(matmul(a[:, 64:], b[64:], matmul(a[:, :64], b[:64])), matmul(a, b))
+    for cut in (32, 64, 96):
+        assert same(matmul(a[:, cut:], b[cut:], matmul(a[:, :cut], b[:cut])), matmul(a, b))
+    assert not same(matmul(a[:, 16:], b[16:], matmul(a[:, :16], b[:16])), matmul(a, b))  # another, defined result
 
 
 def test_a_bf16_dot_of_512_ones_is_512():  # C22

@@ -138,6 +138,8 @@ class Op:
       unit: which unit runs it: vector, cube, move, scalar or control.
       accepts: dtypes of the data operands; None when `abstract` decides.
       on: per chip family, the dtypes its instruction takes; None where the chip takes whatever the op does.
+      on_columns: the same for the form along axes before the last one, where that is another instruction (`Native.columns`).
+      options_on: the chip families that have an option, for options not every chip has.
       jvp, transpose, batching, cpu, pto: the rule, or `No(reason)`.
       exact: `Exact(rule)` or `Ulp(bound)`.
       golden: dotted name of the JAX function that computes the same, or None.
@@ -173,6 +175,8 @@ class Op:
     unit: str = "vector"
     accepts: frozenset[Any] | None = None
     on: dict[str, frozenset[Any]] | None = None
+    on_columns: dict[str, frozenset[Any]] | None = None
+    options_on: dict[str, frozenset[str]] = field(default_factory=dict)
     jvp: Any = field(default_factory=lambda: No("derivatives are not built yet"))
     transpose: Any = field(default_factory=lambda: No("derivatives are not built yet"))
     batching: Any = field(default_factory=lambda: No("batching is not built yet"))
@@ -256,6 +260,13 @@ class Op:
         """The abstract results, always as a tuple."""
         result = self.abstract(*avals, **params)
         return result if isinstance(result, tuple) else (result,)
+
+    def form(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[dict[str, frozenset[Any]], str]:
+        """The dtypes per chip family of the instruction one application is, and the word for its form: of rows, of columns, or empty."""
+        if self.on_columns is None:
+            return self.on or {}, ""
+        axes = params["axes"] if "axes" in params else (params["axis"],)
+        return (self.on or {}, "row") if avals[0].rank - 1 in axes else (self.on_columns, "column")
 
     def axes_of(self, avals: Sequence[Aval], params: dict[str, Any]) -> Axes:
         """How the axes of one application may be cut."""

@@ -186,27 +186,32 @@ def store(tile: Any, offsets: Sequence[Any], tensor: Any, shapes: Sequence[Any] 
     """Store a tile's valid part into a tensor, and return the tensor: `assemble` the other way round.
 
     Args:
-      shapes: the extents that are written, where the tile is larger: its leading part.
+      shapes: the extents of the window of the tensor, for a tile that has its elements under another shape, such as a [rows, columns]
+        tile for [1, rows, columns] of a tensor of three axes, or of which only the leading part is written; by default the tile's.
+      atomic: as in `assemble`.
     Errors:
-      PL307 for a tile target, PL301 for a part that is larger than the tile; otherwise as `assemble`.
+      PL301 for `shapes` that are neither, PL307 for a tile target; otherwise as `assemble`.
     """
-    trace = trace_here("store")
     if not isinstance(tensor, RefValue):
         raise ShapeError("PL307", "pl.store writes to a GM tensor", fix="pl.assemble or a subscript for tiles")
-    if shapes is not None:
-        tile = _leading(trace, as_tile(tile, "store"), shapes)
-    return assemble(tensor, tile, offsets, atomic=atomic)
+    return assemble(tensor, tile if shapes is None else _under(tile, shapes), offsets, atomic=atomic)
 
 
-def _leading(trace: PlTrace, tile: Any, shapes: Sequence[Any]) -> Any:
-    """The leading part of a tile."""
-    extents = tuple(access.static_extent(trace, d, "an extent of pl.store") for d in shapes)
-    if len(extents) != tile.ndim or any(n > d for n, d in zip(extents, tile.shape, strict=True)):
-        raise ShapeError(
-            "PL301", f"pl.store: shapes={list(extents)} of {tile.aval}", fix="one extent per axis, none larger than the tile's"
-        )
-    whole = extents in (tile.shape, tile.aval.valid)
-    return tile if whole else access.slice_tile(trace, tile, Window((0,) * len(extents), extents))
+def _under(tile: Any, shapes: Sequence[Any]) -> Any:
+    """A tile under the shape of the window it goes to, or the leading part of it that the window takes."""
+    value, trace = as_tile(tile, "store"), trace_here("store")
+    window = static_shape(trace, shapes, "the shapes of store")
+    if window in (value.shape, value.aval.valid):
+        return value
+    if math.prod(window) == math.prod(value.shape):
+        return lax.reshape(value, shape=window)
+    if len(window) == value.ndim and all(n <= d for n, d in zip(window, value.shape, strict=True)):
+        return access.slice_tile(trace, value, Window((0,) * len(window), window))
+    raise ShapeError(
+        "PL301",
+        f"store: a tile [{show_shape(value.shape)}] into a window {list(window)}",
+        fix="as many elements as the tile has, or its leading part",
+    )
 
 
 def read(x: Any, indices: Any) -> Any:
@@ -224,8 +229,11 @@ def read(x: Any, indices: Any) -> Any:
 def write(x: Any, indices: Any, value: Any) -> None:
     """Set one element of a tensor or tile, in place; the value takes the element's dtype if it is a number or an integer.
 
+    A wider integer scalar, such as a loop index, keeps its low bits; that it fits is checked in checked runs.
+
     Errors:
-      PL203 for a parameter that is no output, PL302 for a float into an integer, PL303 for an index outside the extent.
+      PL203 for a parameter that is no output, PL302 for a float into an integer, PL303 for an index outside the extent, PL308 for an
+      integer that the element's dtype does not hold: of a number always, of a scalar in checked runs.
     """
     trace = trace_here("write")
     starts = _element(trace, x, indices)

@@ -177,7 +177,8 @@ class PlTrace(JaxprTrace):
                     "PL302", f"{what}: a {x.dtype.name} scalar into {dtype.name}", fix=f"pl.cast(x, pl.{dtype.name}) says how to round"
                 )
             if x.dtype.is_integer and dtype.is_integer:  # an index or count goes into any integer tensor that holds it
-                return lax.convert.bind(x, dtype=dtype, mode="rint", overflow="wrap")
+                holds = dtype.min_value <= x.dtype.min_value and x.dtype.max_value <= dtype.max_value
+                return lax.convert.bind(x, dtype=dtype, mode="rint", overflow="wrap" if holds else "fits")
         if isinstance(x, float) and not dtype.is_float:
             raise ShapeError("PL302", f"{what}: the float {x!r} into {dtype.name}", fix="write an integer")
         return as_dtype(x, aval, dtype)

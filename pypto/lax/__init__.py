@@ -2,6 +2,7 @@
 
 from pypto.lax.activations import lrelu, prelu, relu
 from pypto.lax.addressed import accumulate, mgather, mscatter, paged_gather, scatter_update
+from pypto.lax.arcs import acos, asin, atan, atan2, tan
 from pypto.lax.axes import broadcast_in_dim, expand_dims, select_n, squeeze
 from pypto.lax.bits import bitcast_convert_type
 from pypto.lax.bitwise import and_, not_, or_, shift_right_arithmetic, shift_right_logical, shl, shr, xor
@@ -9,6 +10,7 @@ from pypto.lax.compare import compare, eq, ge, gt, le, lt, ne, select
 from pypto.lax.contraction import gemv, gemv_acc, gemv_bias, matmul, matmul_acc, matmul_bias
 from pypto.lax.control import call, cond, loop, region, unset
 from pypto.lax.convert import convert, convert_element_type
+from pypto.lax.counting import clz, population_count
 from pypto.lax.creation import broadcasted_iota, random_bits, tri
 from pypto.lax.crossing import agree, aic_gather, aiv_shard
 from pypto.lax.elementwise import (
@@ -26,8 +28,9 @@ from pypto.lax.elementwise import (
     sqrt,
     sub,
 )
-from pypto.lax.functions import erf, expm1, log1p, logaddexp, logistic, softplus, square, tanh
+from pypto.lax.functions import erf, erfc, expm1, log1p, logaddexp, logistic, softplus, square, tanh
 from pypto.lax.gathering import gather_along, gather_compare, gather_flat, gatherb
+from pypto.lax.hyperbolic import acosh, asinh, atanh, cosh, sinh
 from pypto.lax.indexing import (
     dynamic_index_in_dim,
     dynamic_slice,
@@ -47,14 +50,15 @@ from pypto.lax.joining import concatenate
 from pypto.lax.lanes import gather_mask, scatter_mask
 from pypto.lax.logical import logical_and, logical_not, logical_or, logical_xor
 from pypto.lax.memory import alloc, bits_view, copy, dim, get, read, reshape_view, set_, transpose_view, valid_extent, valid_view, view
+from pypto.lax.neighbours import nextafter, reduce_precision
 from pypto.lax.numbering import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from pypto.lax.ordering import argsort, sort, sort_key_val, top_k
 from pypto.lax.padding import fillpad, fillpad_expand, set_validshape
 from pypto.lax.partial import part_add, part_max, part_min, part_mul
 from pypto.lax.placing import extract, move, reinterpret, relayout
-from pypto.lax.powers import exp2, integer_pow, log2, pow, pow_
+from pypto.lax.powers import cbrt, exp2, integer_pow, log2, pow, pow_
 from pypto.lax.products import batch_matmul, dot, dot_general
-from pypto.lax.reduction import reduce_and, reduce_max, reduce_min, reduce_or, reduce_prod, reduce_sum
+from pypto.lax.reduction import reduce_and, reduce_max, reduce_min, reduce_or, reduce_prod, reduce_sum, reduce_xor
 from pypto.lax.remainders import floor_div, floor_mod, fmod
 from pypto.lax.rounding import RoundingMethod, ceil, clamp, floor, is_finite, round_, sign, trunc
 from pypto.lax.scans import argmax, argmin, cumlogsumexp, cummax, cummin, cumprod, cumsum
@@ -72,11 +76,12 @@ from pypto.lax.shape import (
     update,
 )
 from pypto.lax.sorting import mrgsort_lists, mrgsort_runs, sort32
+from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, full_like, split, stack, tile, unstack
 from pypto.lax.subscripts import take, take_along_axis
 from pypto.lax.tasks import scope, syncall, task_dummy, task_invalid, task_is_valid
 from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
-from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul
+from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul, scatter_sub
 
 abs = abs_
 max = maximum
@@ -85,6 +90,7 @@ slice = slice_window
 round = round_
 # JAX's names for what the language calls otherwise: its `rem` is the floor remainder, JAX's is C's
 rem = fmod
+reciprocal = recip
 bitwise_and, bitwise_or, bitwise_xor, bitwise_not, shift_left = and_, or_, xor, not_, shl
 
 __all__ = [
@@ -98,12 +104,19 @@ __all__ = [
     "abs",
     "abs_",
     "accumulate",
+    "acos",
+    "acosh",
     "add",
     "alloc",
     "and_",
     "argmax",
     "argmin",
     "argsort",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
     "batch_matmul",
     "bitcast_convert_type",
     "bits_view",
@@ -113,10 +126,15 @@ __all__ = [
     "bitwise_xor",
     "broadcast",
     "broadcast_in_dim",
+    "broadcast_shapes",
+    "broadcast_to_rank",
     "broadcasted_iota",
     "call",
+    "cbrt",
     "ceil",
     "clamp",
+    "clz",
+    "collapse",
     "compare",
     "concatenate",
     "cond",
@@ -124,6 +142,7 @@ __all__ = [
     "convert_element_type",
     "copy",
     "cos",
+    "cosh",
     "cumlogsumexp",
     "cummax",
     "cummin",
@@ -143,6 +162,7 @@ __all__ = [
     "eq",
     "erf",
     "erf_inv",
+    "erfc",
     "exp",
     "exp2",
     "expand_dims",
@@ -156,6 +176,7 @@ __all__ = [
     "floor_mod",
     "fmod",
     "full",
+    "full_like",
     "gather",
     "gather_along",
     "gather_compare",
@@ -200,6 +221,7 @@ __all__ = [
     "mul",
     "ne",
     "neg",
+    "nextafter",
     "not_",
     "or_",
     "pad",
@@ -208,6 +230,7 @@ __all__ = [
     "part_max",
     "part_min",
     "part_mul",
+    "population_count",
     "pow",
     "pow_",
     "prelu",
@@ -215,12 +238,15 @@ __all__ = [
     "random_bits",
     "read",
     "recip",
+    "reciprocal",
     "reduce_and",
     "reduce_max",
     "reduce_min",
     "reduce_or",
+    "reduce_precision",
     "reduce_prod",
     "reduce_sum",
+    "reduce_xor",
     "region",
     "reinterpret",
     "relayout",
@@ -241,6 +267,7 @@ __all__ = [
     "scatter_min",
     "scatter_mul",
     "scatter_rows",
+    "scatter_sub",
     "scatter_update",
     "scope",
     "select",
@@ -254,6 +281,7 @@ __all__ = [
     "shr",
     "sign",
     "sin",
+    "sinh",
     "slice",
     "slice_",
     "slice_in_dim",
@@ -261,25 +289,30 @@ __all__ = [
     "sort",
     "sort32",
     "sort_key_val",
+    "split",
     "sqrt",
     "square",
     "squeeze",
+    "stack",
     "strided_slice",
     "sub",
     "syncall",
     "take",
     "take_along_axis",
+    "tan",
     "tanh",
     "task_dummy",
     "task_invalid",
     "task_is_valid",
     "threefry2x32",
+    "tile",
     "top_k",
     "transpose",
     "transpose_view",
     "tri",
     "trunc",
     "unset",
+    "unstack",
     "update",
     "valid_extent",
     "valid_view",
