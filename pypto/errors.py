@@ -37,6 +37,8 @@ CODES: dict[str, str] = {
     "PL207": "an in-place update through a name that another name still shares",
     "PL208": "the initial value of a carry, read after its loop",
     "PL209": "the result of a function that returns nothing",
+    "PL210": "an output that is read before anything is written to it",
+    "PL211": "a buffer that is used once, under a name like another one's",
     # PL3xx: shapes, dtypes, valid regions
     "PL301": "shapes that do not match",
     "PL302": "dtypes that do not match",
@@ -46,6 +48,7 @@ CODES: dict[str, str] = {
     "PL306": "elements outside the valid region, or never written, that reach an output",
     "PL307": "an operation or keyword of the other level",
     "PL308": "an argument value that the operation does not take",
+    "PL309": "an axis whose extent each call decides",
     # PL4xx: memory and placement
     "PL401": "a memory space that cannot hold or exchange this value",
     "PL402": "a tile whose rows are no whole blocks of the platform",
@@ -62,6 +65,7 @@ CODES: dict[str, str] = {
     "PL506": "a runtime scope or cluster where it may not stand",
     "PL507": "a value or an operation on the wrong side of the edge between the cube and the vector lanes",
     "PL508": "more blocks that must start together than there are cores",
+    "PL509": "a scope that holds more tasks or buffers than its ring may keep",
     # PL6xx: calls, cache, config
     "PL601": "a call with the wrong arguments",
     "PL602": "an argument whose dtype or shape is not the declared one",
@@ -79,6 +83,7 @@ CODES: dict[str, str] = {
     "PL703": "a rule that an operation does not have",
     "PL704": "an integer operation without a result: a division by zero, a shift by a count out of range",
     "PL705": "a compiler pass that changed results",
+    "PL706": "a cast whose exact ties go away from zero",
     # PL9xx: internal
     "PL901": "a broken invariant: this is a bug in pypto",
 }

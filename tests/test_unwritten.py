@@ -47,12 +47,6 @@ def copies_an_unwritten_buffer(x: V4, out: pl.Out[V4]):
 
 
 @pl.jit
-def reads_its_output_first(x: V4, out: pl.Out[V4]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        out[:] = out + x  # refused
-
-
-@pl.jit
 def sums_an_unwritten_lane(x: V4, out: pl.Out[V4]):
     with pl.at(level=pl.Level.CORE_GROUP):
         t = pl.create_tensor([1, 4], dtype=pl.FP32)
@@ -102,7 +96,6 @@ def selects_by_an_unwritten_mask(x: V4, out: pl.Out[V4]):
         (stores_what_a_created_tile_gave, "out[:]"),
         (stores_an_unwritten_buffer, "out[:]"),
         (copies_an_unwritten_buffer, "out[:]"),
-        (reads_its_output_first, "out[:]"),
         (sums_an_unwritten_lane, "out[0]"),
         (multiplies_an_unwritten_row, "out[0:2]"),
         (stores_an_unwritten_scalar, "out[1]"),
@@ -228,7 +221,6 @@ def test_unchecked_runs_read_what_nobody_wrote_as_zero():
         assert stores_an_unwritten_buffer(X).tolist() == [1, 2, 3, 0]
         assert indexes_with_an_unwritten_element(np.array([5, 6, 7, 8], np.int32)).tolist() == [5, 6, 7, 8]
         assert branches_on_an_unwritten_element(np.array([5, 6, 7, 8], np.int32)).tolist() == [5, 6, 7, 8]
-        assert reads_its_output_first(X, sevens(4)).tolist() == [1, 2, 3, 4]
 
 
 # Legal: nobody can see it.

@@ -280,8 +280,16 @@ def conversion(source: DType, target: DType) -> dict[str, str]:
 
 
 def _from_torch(x: Any) -> np.ndarray:
+    """The memory of a torch tensor; dtypes that NumPy cannot name by their bits."""
     host = x.detach().cpu()
-    if str(host.dtype) == "torch.bfloat16":
+    own = _TORCH_ONLY.get(str(host.dtype))
+    if own is not None:
         torch = sys.modules["torch"]  # loaded: the value came from it
-        return host.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return host.view(torch.int16 if own.itemsize == 2 else torch.uint8).numpy().view(own)
     return host.numpy()
+
+
+_TORCH_ONLY = {
+    f"torch.{dtype.name}": dtype
+    for dtype in map(np.dtype, (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e8m0fnu))
+}

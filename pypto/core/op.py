@@ -246,15 +246,9 @@ class Op:
 
     def bind(self, *operands: Any, **params: Any) -> Any:
         """Hand the call to the current trace, which decides what it becomes."""
-        from pypto.core.trace import aval_of, current_trace
+        from pypto.core.trace import current_trace
 
-        trace = current_trace()
-        operands = trace.operands(self, operands)
-        if self.prepare is not None:
-            operands = self.prepare(self, operands)
-        if self.normal is not None:
-            params = self.normal(*map(aval_of, operands), **params)
-        return trace.process(self, operands, params)
+        return current_trace().bind(self, operands, params)
 
     def abstract_eval(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         """The abstract results, always as a tuple."""

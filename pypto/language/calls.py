@@ -14,7 +14,7 @@ from pypto import numerics
 from pypto.core.array import Array, to_numpy
 from pypto.core.avals import Aval, RefAval, scalar
 from pypto.dtypes import DType, dtype_of
-from pypto.errors import CallError, PyptoError
+from pypto.errors import CallError, PyptoError, together
 from pypto.language.front import resident
 from pypto.language.types import IN, INOUT, OUT, Annotation, ArrayType, ScalarType, Symbol, TensorType
 from pypto.source import Source
@@ -121,16 +121,28 @@ def prepare(signature: Signature, values: Sequence[Any], freeze: Callable[[Any],
       PL602 for a dtype, rank or extent that is not the declared one; PL604 for an output that cannot be written.
     """
     extents: dict[Symbol, tuple[int, str]] = {}
-    arguments = [_argument(signature, p, v) for p, v in zip(signature.parameters, values, strict=True)]
-    for a in arguments:
-        if a.array is not None and isinstance(a.parameter.type, TensorType):
-            _bind_extents(signature, a, extents)
+    arguments = _each(lambda pair: _argument(signature, *pair), list(zip(signature.parameters, values, strict=True)))
+    tensors = [a for a in arguments if a.array is not None and isinstance(a.parameter.type, TensorType)]
+    _each(lambda a: _bind_extents(signature, a, extents), tensors)
     for a in arguments:
         if a.given is OMITTED:
             _allocate(signature, a, {s: v for s, (v, _) in extents.items()})
     _check_overlap(signature, arguments)
     key = tuple(a.aval if a.aval is not None else freeze(a.static) for a in arguments)
     return Call(arguments, key, {s: v for s, (v, _) in extents.items()})
+
+
+def _each(check: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """`check` of every item; the errors of all of them as one."""
+    results, errors = [], []
+    for item in items:
+        try:
+            results.append(check(item))
+        except PyptoError as error:
+            errors.append(error)
+    if errors:
+        raise together(errors)
+    return results
 
 
 def _argument(signature: Signature, p: Parameter, given: Any) -> Argument:

@@ -11,7 +11,7 @@ import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pypto.errors import BodyError
+from pypto.errors import BodyError, together
 from pypto.source import Source
 
 PREFIX = "_pypto_"
@@ -80,13 +80,14 @@ def place(file: str, node: ast.AST) -> Source:
 
 
 def check(function: ast.FunctionDef | ast.AsyncFunctionDef, file: str) -> None:
-    """Refuse the first thing in `function` that a kernel body may not contain.
+    """Refuse what a kernel body may not contain: everything in `function` that is refused, as one error.
 
     Errors:
       PL101 statements, PL102 targets and parameter lists, PL108 expressions.
     """
-    for problem in problems(function):
-        raise problem.error(file)
+    found = [problem.error(file) for problem in problems(function)]
+    if found:
+        raise together(found)
 
 
 def problems(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Problem]:

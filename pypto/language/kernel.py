@@ -15,13 +15,16 @@ from pypto.core.ir import Jaxpr, Literal, rename
 from pypto.core.trace import EVAL, current_trace, tracing
 from pypto.errors import BodyError, CallError, PyptoDeprecationWarning, PyptoError, warn
 from pypto.interpreters.reference import Machine
+from pypto.interpreters.ties import TieCounter
 from pypto.language import access, calls, passing, samples
 from pypto.language.calls import Call, Parameter, Signature
 from pypto.language.captures import Guard, captures
 from pypto.language.declaration import Declaration
 from pypto.language.eager import EagerRuntime, EagerTrace
-from pypto.language.front import Front, configured
+from pypto.language.front import FRONT, Front, configured
 from pypto.language.launching import MISS, Launches
+from pypto.language.misspelled import warn_misspelled
+from pypto.language.recovery import reporting
 from pypto.language.rewrite import Staged, rewrite
 from pypto.language.scopes import At, Level
 from pypto.language.splicing import splice
@@ -29,6 +32,7 @@ from pypto.language.staging import StagingRuntime
 from pypto.language.trace import PlTrace
 from pypto.language.types import Annotation, TensorType, TupleType, annotation_of
 from pypto.language.values import RefValue, Value
+from pypto.noted import collecting, note
 from pypto.platform import platform_of
 from pypto.source import Frame, Source, user_locals
 from pypto.tile import Program, lower_program
@@ -153,7 +157,7 @@ class Kernel(Front):
         if self._launches.known and not kwargs and (result := self._launches(args)) is not MISS:
             return result
         if "config" in kwargs and not self.signature.has("config"):
-            return configured(self, args, kwargs)
+            return FRONT["call"](self, args, kwargs, kwargs.pop("config"))
         trace = current_trace()
         if isinstance(trace, PlTrace):
             return splice(self, trace, args, dict(kwargs))
@@ -181,7 +185,12 @@ class Kernel(Front):
             if compiled.executor == "cpu":
                 return self._run_compiled(program, compiled, call)
         values = self._values(call, check=chosen.check)
-        Machine(program.bodies, check=chosen.check).run(program.orchestration, values)
+        if chosen.check and collecting():
+            counter = TieCounter(program.bodies, check=True)
+            counter.run(program.orchestration, values)
+            counter.report()
+        else:
+            Machine(program.bodies, check=chosen.check).run(program.orchestration, values)
         return passing.write_back(self.signature, call, values)
 
     def _run_compiled(self, program: Program, compiled: Any, call: Call) -> Any:
@@ -247,7 +256,7 @@ class Kernel(Front):
         """The body for these abstract values (and plain Python values); `device_writes` names parameters that are on a device."""
         device_writes = None if self.undeclared_writes is not None else device_writes
         trace = PlTrace(in_core=False, undeclared_writes=device_writes is None or bool(device_writes))
-        with tracing(trace):
+        with tracing(trace), reporting(trace):
             inputs = self._inputs(trace, avals)
             traced = [t for t in inputs if isinstance(t, Value)]
             inputs = self._marked(trace, inputs)
@@ -262,6 +271,7 @@ class Kernel(Front):
         jaxpr = Jaxpr(tuple(t.var for t in traced), tuple(trace.scope.eqns), (), self.fn.__name__)
         if trace.aliases:
             jaxpr = rename(jaxpr, {v: _final(trace, v) for v in trace.aliases})
+        warn_misspelled(jaxpr)
         found = check_outputs(jaxpr, self.staged.source, undeclared_writes=trace.undeclared_writes)
         self.report_device_writes(self.fn.__name__, found, device_writes)
         return jaxpr
@@ -278,6 +288,8 @@ class Kernel(Front):
                 for axis, d in enumerate(p.type.shape):
                     if not isinstance(d, int):
                         trace.symbols.setdefault(d, (value, axis))
+                        what = f"axis {axis} of `{p.name}` is the symbol {d.name}: one program serves every extent"
+                        note("PL309", what, at=self.staged.source)
         return inputs
 
     def _marked(self, trace: PlTrace, inputs: list[Any]) -> list[Any]:

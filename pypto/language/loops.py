@@ -15,6 +15,7 @@ from pypto.language import access, carry
 from pypto.language.carry import Leaf, Mismatch, is_number
 from pypto.language.lanes import run_lanes
 from pypto.language.protocol import Names, Thunk
+from pypto.language.recovery import Broken
 from pypto.language.regions import Regions
 from pypto.language.scopes import At, Level, Loop
 from pypto.language.trace import PlTrace, fetch
@@ -214,6 +215,8 @@ class _Carries:
 
     def _leaf(self, leaf: Leaf, after: Any) -> Callable[[list[Any]], Any]:
         trace = self.trace
+        if isinstance(after, Broken):
+            return lambda outs: after
         if isinstance(after, Unset):
             if isinstance(leaf.inside, Value) and carry.uses(trace, self.scope.eqns, leaf.inside.var):
                 raise after.error()  # the next turn reads it

@@ -320,7 +320,8 @@ def reinterpret_view(x: Any, dtype: Any, *, shape: Sequence[Any] | None = None) 
     if count != wanted:
         raise ShapeError(
             "PL301",
-            f"reinterpret_view: {aval_of(value)} in {list(extents)}, {wanted} elements of {kind.name}",
+            f"reinterpret_view: {list(extents)} of {kind.name} needs {wanted * kind.itemsize} bytes, {aval_of(value)} has "
+            f"{math.prod(aval_of(value).static_shape) * source.itemsize}",
             fix="keep the number of bytes",
         )
     return reinterpret_as(value, kind, extents)

@@ -24,10 +24,12 @@ def named(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     for key, value in kwargs.items():
         if key not in {p.name for p in signature.parameters}:
             raise CallError(
-                "PL601", f"compile() got an unexpected keyword argument `{key}`: its arguments are the kernel's own", fix=_usage(signature)
+                "PL601",
+                f"`{signature.name}` got an unexpected keyword argument `{key}`: its arguments are the kernel's own",
+                fix=_usage(signature),
             )
         if key in given:
-            raise CallError("PL601", f"`{key}` is given twice to {signature.name}.compile()", fix=_usage(signature))
+            raise CallError("PL601", f"`{key}` is given twice to {signature.name}", fix=_usage(signature))
         given[key] = value
     return given
 

@@ -133,7 +133,7 @@ def _check_parameter(name: str, p: Parameter, v: Any) -> None:
     if dims is not None and differ(dims, v.shape):
         raise ShapeError("PL301", f"{where} is declared [{show_shape(dims)}], got [{show_shape(v.shape)}]", fix="slice or reshape it")
     if p.is_output and isinstance(v, RefValue):
-        access.check_direction(_trace_of(v), v)
+        access.check_direction(_trace_of(v), v, where)
 
 
 def _symbols(kernel: Kernel, values: list[Any]) -> dict[Symbol, tuple[RefValue, int]]:

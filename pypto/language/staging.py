@@ -15,6 +15,7 @@ from pypto.language import carry
 from pypto.language.directives import check_assertion
 from pypto.language.loops import Loops
 from pypto.language.protocol import Names, Thunk
+from pypto.language.recovery import Broken, recover
 from pypto.language.trace import PlTrace, Reopened, fetch
 from pypto.language.types import Annotation, ArrayType, ScalarType, TensorType, TupleType, annotation_of, differ
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
@@ -51,13 +52,15 @@ class StagingRuntime(Loops):
     # ---- assignment ----
 
     def assign(self, name: str, value: Any) -> Any:
+        if isinstance(value, Broken):
+            return value
         if isinstance(value, Unset):
             if value.held:
                 return value
             raise value.error()
         parameter = self.outputs.get(name)
         if parameter is not None:
-            self._check_output(name, parameter, value)
+            recover(self.trace, lambda: self._check_output(name, parameter, value))
         if isinstance(value, Value):
             value = self._declared_dtype(name, value)
             if not value.var.name:
@@ -135,7 +138,7 @@ class StagingRuntime(Loops):
     def return_(self, value: Any) -> Any:
         parts, _ = tree.flatten(value)
         for part in parts:
-            if isinstance(part, Unset):
+            if isinstance(part, Unset) and not isinstance(part, Broken):
                 raise part.error()
         if value is None and self.returns is not None:
             raise OutputError("PL209", f"this function is annotated to return {self.returns!r} and returns nothing", fix="`return` it")

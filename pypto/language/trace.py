@@ -14,7 +14,8 @@ from pypto.core.ir import Atom, Literal, Var
 from pypto.core.op import Op
 from pypto.core.trace import JaxprTrace, Scope, aval_of
 from pypto.dtypes import DType
-from pypto.errors import BodyError, ShapeError
+from pypto.errors import BodyError, PyptoError, ShapeError
+from pypto.language.recovery import broken_among, recover
 from pypto.language.types import Symbol
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Unusable, Value
 from pypto.lax.families import as_dtype
@@ -37,6 +38,7 @@ class PlTrace(JaxprTrace):
         self.spmd = False
         self.undeclared_writes = undeclared_writes
         self.device_writes: dict[str, Frame | Source | None] = {}
+        self.errors: list[PyptoError] = []
         self.polynomials: dict[Var, Index] = {}
         self.base: dict[Var, Var] = {}
         self.aliases: dict[Var, Atom] = {}
@@ -124,6 +126,9 @@ class PlTrace(JaxprTrace):
         return result
 
     # ---- operations ----
+
+    def bind(self, op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        return broken_among(operands) or recover(self, lambda: super(PlTrace, self).bind(op, operands, params))
 
     def operands(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(a if i in op.refs else self.value(a, op.name) for i, a in enumerate(args))
