@@ -123,3 +123,16 @@ def chained(a: SMALL, w: SMALL, w2: SMALL, out: pl.Out[pl.Tensor[[2, 2], pl.FP32
 def test_chained_products_do_not_share_an_accumulator(way):  # C77
     a, w, w2 = (np.array(m, ml_dtypes.bfloat16) for m in ([[1, 2], [3, 4]], [[1, 0], [0, 2]], [[1, 1], [0, 1]]))
     assert np.asarray(chained(a, w, w2)).tolist() == [[1, 5], [3, 11]]
+
+
+@pl.jit
+def stores_a_number(x: pl.Tensor[[1, 8], pl.FP32], out: pl.InOut[pl.Tensor[[4, 1], pl.FP32]]):
+    with pl.at(level=CORE):
+        t = pl.set_validshape(pl.muls(pl.load(x, [0, 0], [1, 8]), 2.0), 1, 1)
+        pl.tile.store(t, [2, 0], out, shapes=[1, 1])
+
+
+def test_the_valid_part_of_a_tile_is_stored_into_its_window(way):
+    out = np.full((4, 1), -7, np.float32)
+    stores_a_number(np.arange(1, 9, dtype=np.float32)[None], out)
+    assert out.ravel().tolist() == [-7, -7, 2, -7]

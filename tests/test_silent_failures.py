@@ -151,6 +151,7 @@ def test_S07_a_padded_lane_does_not_count_in_a_reduction_and_may_not_reach_an_ou
     assert s07_reduces(x).tolist() == [[-1], [-5], [-9], [-13]]
     error = untouched("PL306", s07, x.copy(), sevens(4, 4), at="out[:]")
     assert "[0, 3]" in error.message and "pl.fillpad" in error.fix
+    assert f"`t` was loaded at line {s07.staged.source.line + 2} with valid_shape=[4, 3]" in error.message
 
 
 @pl.jit

@@ -324,3 +324,23 @@ def test_what_nobody_can_see_is_not_reported(kernel, expected):
     with reports():
         assert kernel(XX, sevens(2, 4)).tolist() == expected.tolist()
         assert kernel.eager(XX, sevens(2, 4)).tolist() == expected.tolist()
+
+
+# Where such an element came from.
+
+
+@pl.jit
+def through_a_loop_and_a_branch(x: V4, n: pl.Scalar[pl.INT32], out: pl.Out[V4]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        hole = pl.create_tensor([4], dtype=pl.FP32)
+        t = x + 0.0
+        for i in pl.range(n):
+            if i > 0:
+                t = t + hole
+        out[:] = t  # refused
+
+
+def test_the_created_tile_behind_a_store_is_named_with_its_line():
+    error = refused("PL306", through_a_loop_and_a_branch, X, 2, sevens(4), at="out[:]")
+    assert f"`hole` was created at line {through_a_loop_and_a_branch.staged.source.line + 2}" in error.message
+    assert through_a_loop_and_a_branch(X, 1).tolist() == [1, 2, 3, 4]

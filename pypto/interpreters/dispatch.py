@@ -155,6 +155,8 @@ def _phases(machine: Machine, body: Jaxpr, args: Sequence[Any]) -> Generator[Eqn
 def _loop(machine: Machine, eqn: Eqn, ins: Sequence[Any]) -> Generator[Eqn, None, Sequence[Any]]:
     values = ins[3:]
     for i in machine.turns(eqn, ins):
+        if eqn.params.get("exits") and not bool(values[0].data):
+            break
         values = yield from _phases(machine, eqn.params["body"], [_scalar(i), *values])
     return values
 

@@ -111,7 +111,21 @@ from pypto.language.reducing import (
     row_sum,
 )
 from pypto.language.scattering import mscatter, scatter, scatter_mask, scatter_update
-from pypto.language.scopes import Level, ScopeMode, at, cluster, manual_scope, parallel, pipeline, scope, split_aiv, spmd, unroll
+from pypto.language.scopes import (
+    Level,
+    ScopeMode,
+    at,
+    cluster,
+    cond,
+    manual_scope,
+    parallel,
+    pipeline,
+    scope,
+    split_aiv,
+    spmd,
+    unroll,
+    while_,
+)
 from pypto.language.scopes import range_ as range
 from pypto.language.sorting import mrgsort, sort32
 from pypto.language.spelled import (

@@ -74,9 +74,11 @@ class _Uniform:
         body, bounds = e.params["body"], self._differs(e.ins[:3])
         self._mark([(body.invars[0], bounds)])
         for inside, init, after, out in zip(body.invars[1:], e.ins[3:], body.outs, e.outs, strict=True):
-            differs = bounds or self._differs((init, after))
+            differs = bounds or self._differs((init, after)) or (bool(e.params.get("exits")) and self._differs(body.invars[1:2]))
             self._mark([(inside, self._differs((init, after))), (out, differs)])
-        self._block(body, e if bounds else under, final=final)
+        # a loop that is left early is left by its first carried value
+        differently = bounds or (bool(e.params.get("exits")) and self._differs(body.invars[1:2]))
+        self._block(body, e if differently else under, final=final)
 
     def _branch(self, e: Eqn, under: Eqn | None, final: bool) -> None:
         test = self._differs(e.ins[:1])

@@ -21,6 +21,7 @@ from pypto.language.calls import Call, Parameter, Signature
 from pypto.language.captures import Guard, captures
 from pypto.language.declaration import Declaration
 from pypto.language.eager import EagerRuntime, EagerTrace
+from pypto.language.explaining import explain
 from pypto.language.front import FRONT, Front, configured
 from pypto.language.launching import MISS, Launches
 from pypto.language.misspelled import warn_misspelled
@@ -36,6 +37,7 @@ from pypto.noted import collecting, note
 from pypto.platform import platform_of
 from pypto.source import Frame, Source, user_locals
 from pypto.tile import Program, lower_program
+from pypto.tile.origins import with_origins
 from pypto.tile.outputs import check_outputs
 
 
@@ -185,12 +187,14 @@ class Kernel(Front):
             if compiled.executor == "cpu":
                 return self._run_compiled(program, compiled, call)
         values = self._values(call, check=chosen.check)
-        if chosen.check and collecting():
-            counter = TieCounter(program.bodies, check=True)
-            counter.run(program.orchestration, values)
-            counter.report()
-        else:
-            Machine(program.bodies, check=chosen.check).run(program.orchestration, values)
+        counting = chosen.check and collecting()
+        machine = (TieCounter if counting else Machine)(program.bodies, check=chosen.check)
+        try:
+            machine.run(program.orchestration, values)
+        except PyptoError as error:
+            raise with_origins(error, program) from None
+        if isinstance(machine, TieCounter):
+            machine.report()
         return passing.write_back(self.signature, call, values)
 
     def _run_compiled(self, program: Program, compiled: Any, call: Call) -> Any:
@@ -230,6 +234,10 @@ class Kernel(Front):
         if "config" in kwargs and not self.signature.has("config"):
             return configured(self.lower, args, kwargs)
         return self._lower(self._avals(args, kwargs))
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """Whether a call would compile, and which argument, captured value or platform is the reason. Nothing is run."""
+        return explain(self, self._bind(args, kwargs), self._programs)
 
     def _avals(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         return samples.avals(self.signature, samples.named(self.signature, args, kwargs))

@@ -73,7 +73,7 @@ _SPELLED = {"auto": "pl.scope()", "manual": "pl.manual_scope()", "cluster": "pl.
 
 @dataclass(frozen=True)
 class Loop:
-    """What a `for` statement stands over. `kind`: range, parallel, pipeline, unroll, spmd or split_aiv."""
+    """What a `for` statement stands over. `kind`: range, parallel, pipeline, unroll, while, spmd or split_aiv."""
 
     kind: str
     start: Any
@@ -200,6 +200,34 @@ def split_aiv(n: int = 2, *, mode: SplitMode = SplitMode.NONE) -> Loop:
     if not isinstance(mode, SplitMode):
         raise CallError("PL601", f"pl.split_aiv: mode={mode!r}", fix="pl.SplitMode.NONE, UP_DOWN or LEFT_RIGHT")
     return Loop("split_aiv", 0, 2, 1, mode=mode)
+
+
+def while_(*, init_values: Any) -> Loop:
+    """Turns until a condition is false: `for (x,) in pl.while_(init_values=(0,)):` with `pl.cond(x < n)` as its first statement.
+
+    A `while` statement is the same loop, with the names it assigns carried.
+
+    Errors:
+      PL601 without initial values; PL102 without `pl.cond`.
+    """
+    inits = tuple(init_values) if isinstance(init_values, tuple | list) else (init_values,)
+    if not inits:
+        raise CallError("PL601", "pl.while_ without initial values", fix="for (x,) in pl.while_(init_values=(0,)):")
+    return endless(inits)
+
+
+def endless(init_values: tuple[Any, ...]) -> Loop:
+    """A loop that ends only by being left."""
+    return Loop("while", 0, 2**63 - 1, 1, init_values)
+
+
+def cond(condition: Any) -> None:
+    """The condition of a `pl.while_` loop: its first statement, and nowhere else.
+
+    Errors:
+      PL102 anywhere else.
+    """
+    raise BodyError("PL102", "pl.cond is not the first statement of a pl.while_ body", fix="for (x,) in pl.while_(...): pl.cond(x < n)")
 
 
 def _hint(what: str, name_hint: Any) -> str:

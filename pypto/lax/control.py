@@ -16,6 +16,7 @@ def _show_loop(e: Any, name: Callable[[Any], str]) -> str:
     p = e.params
     bounds = [*map(name, e.ins[:3]), *(f"{key}={p[key]}" for key in ("stage", "chunk") if p.get(key) is not None)]
     carried = f" from {', '.join(map(name, e.ins[3:]))}" if e.ins[3:] else ""
+    carried += " while the first is true" if p.get("exits") else ""
     return f"loop {p['kind']}({', '.join(bounds)}){carried}"
 
 
@@ -36,18 +37,29 @@ def _show_call(e: Any, name: Callable[[Any], str]) -> str:
 
 
 @structural(
-    abstract=lambda start, stop, step, *inits, body, kind, stage, chunk=None: tuple(
+    abstract=lambda start, stop, step, *inits, body, kind, stage, chunk=None, exits=False: tuple(
         join(v.aval, o.aval) for v, o in zip(body.invars[1:], body.outs, strict=True)
     ),
     index=(0, 1, 2),
     pto=Native("scf.for"),
     show=_show_loop,
 )
-def loop(start: Any, stop: Any, step: Any, *inits: Any, body: Jaxpr, kind: str, stage: int | None, chunk: int | None = None) -> Any:
+def loop(
+    start: Any,
+    stop: Any,
+    step: Any,
+    *inits: Any,
+    body: Jaxpr,
+    kind: str,
+    stage: int | None,
+    chunk: int | None = None,
+    exits: bool = False,
+) -> Any:
     """Run a body for start, start + step, ... before stop, carrying values from turn to turn.
 
-    The body takes the index and the carried values, and returns the next carried values. `kind` is range, parallel or
-    pipeline; the order of execution is ascending for all of them. A handle among the carried values is passed as a pointer.
+    The body takes the index and the carried values, and returns the next carried values. `kind` is range, parallel,
+    pipeline or while; the order of execution is ascending for all of them. A handle among the carried values is passed as a pointer.
+    With `exits`, the first carried value is a BOOL, and the loop also ends before a turn in which it is false.
     """
 
 

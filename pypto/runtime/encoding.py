@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import enum
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ class _Writer:
         if type(x).__name__ in _ENUMS and isinstance(x, _ENUMS[type(x).__name__]):
             return {"enum": [type(x).__name__, x.name]}
         if isinstance(x, Launch):
-            return {"launch": {f.name: getattr(x, f.name) for f in fields(x)}}
+            return {"launch": asdict(x)}
         if isinstance(x, np.ndarray | np.generic):
             return self.array(np.asarray(x))
         raise CallError("PL608", f"{where} holds a {type(x).__name__}, which has no written form", fix="keep the program in this process")

@@ -269,11 +269,18 @@ class _Source:
         if inits:
             bounds.append(f"init_values=({', '.join(inits)},)")
             index = f"{index}, ({', '.join(inside)},)"
-        loop = f"{_PAD * depth}for {index} in pl.{p['kind']}({', '.join(bounds)}):{self.where(e)}"
+        first: list[str] = []
+        if p["kind"] == "while":
+            index, bounds = f"({', '.join(inside)},)", bounds[-1:]
+            first = [f"{_PAD * (depth + 1)}pl.cond({inside[0]})"]
+        elif p.get("exits"):
+            first = [f"{_PAD * (depth + 1)}if not {inside[0]}:", f"{_PAD * (depth + 2)}break"]
+        kind = "while_" if p["kind"] == "while" else p["kind"]
+        loop = f"{_PAD * depth}for {index} in pl.{kind}({', '.join(bounds)}):{self.where(e)}"
         if inits:
             names = [self._result(v) for v in e.outs]
             result = f"{', '.join(names)} = pl.yield_({{}})"
-        return [loop, *self.block(body, depth + 1, result)]
+        return [loop, *first, *self.block(body, depth + 1, result)]
 
     def _result(self, v: Var) -> str:
         return self.define(v)

@@ -121,10 +121,21 @@ def test_a_device_tensor_in_a_call_is_refused_with_what_to_write():
 
 
 def test_no_ring_is_configured_silently():
-    """FAQ: A capacity error names a ring I never configured. No ring overflows here; sizing one is refused with the reason."""
+    """FAQ: A capacity error names a ring I never configured. A ring is as small as a call says; no other call fills one."""
+    tasks_in_ring_0(X)
     with pytest.raises(PyptoError) as caught:
-        RunConfig(ring_heap=1 << 20)
-    assert caught.value.code == "PL607" and "ring" in caught.value.message
+        tasks_in_ring_0(X, config=RunConfig(ring_task_window=4))
+    assert caught.value.code == "PL509" and "ring 0 " in caught.value.message
+    with pytest.raises(PyptoError) as caught:
+        RunConfig(ring_dep_pool=16)
+    assert caught.value.code == "PL607" and "ring_dep_pool" in caught.value.message
+
+
+@pl.jit
+def tasks_in_ring_0(x: pl.Tensor[[4, 8], pl.FP32], out: pl.Out[pl.Tensor[[4, 8], pl.FP32]]):
+    for _ in pl.unroll(6):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:] = x
 
 
 @pl.jit

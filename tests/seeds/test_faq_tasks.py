@@ -34,6 +34,7 @@ def in_an_array(x: Rows, out: pl.Out[Rows]):
 
 
 def test_task_ids_cannot_be_collected_in_a_python_list_and_the_fix_is_an_array() -> None:
+    """FAQ: Why can't I collect TaskIds in a Python list? Use `pl.array.create(n, pl.TASK_ID)`: the error's fix."""
     error = traced_error("PL110", in_a_python_list, pl.jit, lambda k: k.trace())
     assert "pl.array.create(n, pl.TASK_ID)" in error.fix and "tids[i] = tid" in error.fix
     same_everywhere(in_an_array, X, want=[X])
@@ -57,6 +58,7 @@ def soft_at_partial_occupancy(x: Rows, out: pl.Out[Rows]):
 
 
 def test_a_hard_syncall_needs_full_occupancy_and_the_soft_one_is_the_remedy() -> None:
+    """FAQ: Hard `syncall` needs full occupancy: refused when lowered, with `mode=pl.SyncAllMode.SOFT` as the remedy."""
     error = traced_error("PL505", hard_at_partial_occupancy, pl.jit, lambda k: k.lower())
     assert "mode=pl.SyncAllMode.SOFT" in error.fix
     want = (X * np.float32(0.5)).reshape(4, 8, 64)[::-1].reshape(32, 64)
@@ -72,6 +74,7 @@ def split_k(a: pl.Tensor[[16, 128], pl.FP32], b: pl.Tensor[[128, 16], pl.FP32], 
 
 
 def test_split_k_results_repeat_here_because_blocks_add_in_their_order() -> None:
+    """FAQ: Split-K results differ between runs. Here they repeat: blocks add in their order."""
     a, b = X[:16].repeat(2, 1), X[:, :16].repeat(4, 0)
     runs = [np.asarray(split_k(a, b, np.zeros((16, 16), np.float32))).tobytes() for _ in range(3)]
     assert len(set(runs)) == 1

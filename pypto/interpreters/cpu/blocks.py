@@ -152,6 +152,10 @@ def loop(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
     at = fn.load("i64", counter, 8)
     up, down = fn.compare("slt", at, stop), fn.compare("sgt", at, stop)
     more = (up if step > 0 else down) if isinstance(step, int) else fn.let(f"select i1 {fn.compare('sgt', step, 0)}, i1 {up}, i1 {down}")
+    if eqn.params.get("exits"):
+        going = carries[0].load(None) if isinstance(carries[0], Carry) else None
+        assert isinstance(going, Scalar)
+        more = fn.let(f"and i1 {str(more).lower()}, {going.register}")
     fn.do(f"br i1 {more}, label %body{n}, label %done{n}")
     fn.start(f"body{n}")
     w.env[index] = Scalar(index.aval.dtype, at)
