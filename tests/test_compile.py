@@ -77,6 +77,22 @@ def test_samples_are_read_for_shape_and_dtype_only():
     assert np.array_equal(compiled(X, sevens(8, 16)), X + X)
 
 
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "int8"])
+def test_jax_arrays_are_samples_and_inputs(name):
+    jnp = pytest.importorskip("jax.numpy", reason="JAX is a test dependency that this environment lacks")
+    x = jnp.arange(128).reshape(8, 16).astype(name)
+    compiled = moved.compile(x, x)
+    out = np.zeros((8, 16), np.asarray(x).dtype)
+    assert compiled(x, out) is out and out.tobytes() == np.asarray(x).tobytes()
+    refused("PL604", compiled, x, x)
+
+
+@pl.jit
+def moved(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = x
+
+
 def test_a_bare_tensor_without_a_sample_is_refused():
     assert "doubled.compile(" in refused("PL601", runs.doubled.compile).fix
 

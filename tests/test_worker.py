@@ -3,6 +3,7 @@
 import gc
 import resource
 import threading
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -172,6 +173,27 @@ def test_undeclared_writes_to_another_parameter_than_the_resident_one_are_refuse
     with ChipWorker() as w, pytest.raises(OutputError) as caught:
         runs.updates_a_cache.compile(x=w.alloc_tensor((8, 16), pl.FP32))
     assert caught.value.code == "PL203" and "cache[8:16] = new" in caught.value.source.text
+
+
+def test_a_run_that_cannot_fail_writes_resident_tensors_where_they_are():
+    @pl.jit
+    def add_one(total: pl.InOut[pl.Tensor[[512, 512], pl.FP32]]):
+        for i in pl.range(8):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                total[i * 64 : i * 64 + 64] = pl.adds(total[i * 64 : i * 64 + 64], 1.0)
+
+    compiled = add_one.compile()
+    with ChipWorker(config=CPU) as w:
+        total = w.alloc_tensor((512, 512), pl.FP32)
+        place = total.data_ptr
+        w.run(compiled, total)
+        tracemalloc.start()
+        w.run(compiled, total)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert (total.numpy() == 2).all() and total.data_ptr == place
+    if not compiled.program.compiled.may_fail:
+        assert peak < total.nbytes / 2, "nothing of the size of the tensor was allocated"
 
 
 def test_one_tensor_as_input_and_output_is_refused():

@@ -127,7 +127,7 @@ class RunConfig:
                 fix="drop backend_type: the platform decides",
             )
         object.__setattr__(self, "platform", chosen)
-        object.__setattr__(self, "backend_type", family)
+        object.__setattr__(self, "backend_type", kind if chosen == "cpu" and kind is not None else family)
 
     def _check_values(self) -> None:
         _is_number(self, "device_id", 0)
