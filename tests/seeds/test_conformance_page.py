@@ -28,7 +28,9 @@ def stated() -> list[tuple[str, str, str]]:
             continue
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                found.append((file.name, node.name, " ".join((ast.get_docstring(node) or "").split())))
+                doc = " ".join((ast.get_docstring(node) or "").split())
+                of_faq = file.name.startswith("test_faq") and doc and not STATEMENT.match(doc)
+                found.append((file.name, node.name, f"FAQ: {doc}" if of_faq else doc))
     return found
 
 

@@ -32,12 +32,12 @@ def one_region(x: Result, out: pl.Out[Result]):
 
 
 def test_core_group_is_the_level_of_a_region() -> None:
-    """1. Defining a kernel: `level=pl.Level.CORE_GROUP` is the lowering target of a `pl.at` block."""
+    """1. pl.at: `level=pl.Level.CORE_GROUP` is the lowering target of a `pl.at` block."""
     same_everywhere(one_region, X, want=[X * 2])
 
 
 def test_a_name_hint_is_the_stable_label_of_a_region() -> None:
-    """1. Defining a kernel: `name_hint` is a stable label that appears in the names of generated kernels."""
+    """1. pl.at: `name_hint` is a stable label that appears in the names of generated kernels."""
     assert [k.name for k in one_region.lower().kernels] == ["scale"]
     assert "self.scale" in str(one_region.lower()) and str(one_region.lower()) == str(one_region.lower())
 
@@ -49,7 +49,7 @@ def unnamed(x: Result, out: pl.Out[Result]):
 
 
 def test_a_name_hint_is_recommended_and_not_required() -> None:
-    """1. Defining a kernel: `name_hint` is recommended, not required."""
+    """1. pl.at: `name_hint` is recommended, not required."""
     assert len(unnamed.lower().kernels) == 1
 
 
@@ -63,7 +63,7 @@ def nested(x: Result, out: pl.Out[Result]):
 
 
 def test_pl_at_blocks_may_nest_and_the_inner_ones_are_named_parts() -> None:
-    """1. Defining a kernel: `pl.at` blocks may nest: inner ones, each with its name, are named parts of the outer."""
+    """1. pl.at: `pl.at` blocks may nest: inner ones, each with its name, are named parts of the outer."""
     same_everywhere(nested, X, want=[(X + 1) * 2])
     text = str(nested.lower())
     assert [k.name for k in nested.lower().kernels] == ["outer"]
@@ -82,7 +82,7 @@ def silu_kernel(*optimizations):
 
 @pytest.mark.parametrize("mode", list(pl.SplitMode), ids=lambda m: m.name)
 def test_a_split_of_a_mixed_region_changes_no_number(mode: pl.SplitMode) -> None:
-    """1. Defining a kernel: `optimizations=[pl.split(mode)]` halves a mixed region, also on a `pl.spmd` loop."""
+    """1. optimizations: `optimizations=[pl.split(mode)]` halves a mixed region, also on a `pl.spmd` loop."""
     plain, split = silu_kernel(), silu_kernel(pl.split(mode))
     assert np.array_equal(np.asarray(plain(A, B)), np.asarray(split(A, B)))
     assert dict(split.lower().kernels[0].options) == {"optimizations": (f"split({mode.name})",)}
@@ -100,7 +100,7 @@ def pure_cube(a: Left, b: Right, out: pl.Out[Result]):
 
 @pytest.mark.parametrize("fn", [pure_vector, pure_cube], ids=lambda f: f.__name__)
 def test_a_pure_cube_or_pure_vector_region_has_nothing_to_ping_pong(fn) -> None:
-    """1. Defining a kernel: A split applies only to a mixed region; a pure one has nothing to ping-pong: an error here."""
+    """1. optimizations: A split applies only to a mixed region; a pure one has nothing to ping-pong: an error here."""
     traced_error("PL507", fn, pl.jit, lambda k: k.lower())
 
 
@@ -117,14 +117,14 @@ def indices(out: pl.Out[pl.Tensor[[8, 8], pl.INT32]]):
 
 
 def test_iteration_starts_at_0_and_steps_by_1_and_the_variable_is_the_block_index() -> None:
-    """5. Loops: `pl.spmd` starts at 0 and steps by 1; its variable is `pl.tile.get_block_idx()`."""
+    """5. pl.spmd: `pl.spmd` starts at 0 and steps by 1; its variable is `pl.tile.get_block_idx()`."""
     want = np.repeat(np.arange(8, dtype=np.int32)[:, None], 8, 1)
     want[:, 2] = 8
     same_everywhere(indices, want=[want])
 
 
 def test_only_the_block_count_is_positional() -> None:
-    """5. Loops: Of `pl.spmd` only the block count is positional."""
+    """5. pl.spmd: Of `pl.spmd` only the block count is positional."""
     with pytest.raises(TypeError):
         pl.spmd(0, 8)  # type: ignore[call-arg]
 
@@ -138,7 +138,7 @@ def q_proj(a: Left, b: Right, out: pl.Out[Result]):
 
 
 def test_the_loop_form_is_outlined_into_an_in_core_function() -> None:
-    """5. Loops: The body of the loop form is outlined into an in-core function."""
+    """5. pl.spmd: The body of the loop form is outlined into an in-core function."""
     same_everywhere(q_proj, A, B, want=[AB])
     (kernel,) = q_proj.lower().kernels
     assert kernel.name == "q_proj" and kernel.blocks
@@ -151,7 +151,7 @@ def surrounded(x: Result, out: pl.Out[Result]):
 
 
 def test_no_surrounding_pl_at_is_needed_or_allowed() -> None:
-    """5. Loops: No surrounding `pl.at` is needed or allowed around `pl.spmd`."""
+    """5. pl.spmd: No surrounding `pl.at` is needed or allowed around `pl.spmd`."""
     traced_error("PL105", surrounded, pl.jit, lambda k: k.trace())
 
 
@@ -171,7 +171,7 @@ class Dispatch:
 
 
 def test_the_context_manager_form_dispatches_an_in_core_kernel() -> None:
-    """5. Loops: `with pl.spmd(4): out = self.kernel(a, b, out)` dispatches a predefined in-core kernel."""
+    """5. pl.spmd: `with pl.spmd(4): out = self.kernel(a, b, out)` dispatches a predefined in-core kernel."""
     same_everywhere(Dispatch, X, X, want=[X + X])
 
 
@@ -182,7 +182,7 @@ def waves(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP
 
 
 def test_sync_start_is_off_by_default_so_blocks_come_in_waves_and_name_hint_is_empty() -> None:
-    """5. Loops: `sync_start` is False and `name_hint` empty by default."""
+    """5. pl.spmd: `sync_start` is False and `name_hint` empty by default."""
     x = np.random.default_rng(3).random((64, 64), np.float32)
     same_everywhere(waves, x, want=[x])
     assert "sync_start" not in str(waves.lower())
@@ -200,7 +200,7 @@ def too_many_together(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64
 
 
 def test_with_sync_start_all_blocks_start_at_once_so_there_are_no_more_than_cores() -> None:
-    """5. Loops: With `sync_start=True` all blocks start execution simultaneously."""
+    """5. pl.spmd: With `sync_start=True` all blocks start execution simultaneously."""
     x = np.random.default_rng(3).random((64, 64), np.float32)
     same_everywhere(together, x, want=[x])
     assert "sync_start=True" in str(together.lower())
@@ -216,7 +216,7 @@ def by_extent(x: pl.Tensor[[pl.dynamic("T"), 64], pl.FP32], out: pl.InOut[pl.Ten
 
 @pytest.mark.parametrize("rows", [2, 8, 64])
 def test_the_block_count_may_be_a_scalar_or_a_composite_dynamic_expression(rows: int) -> None:
-    """7. Dynamic shapes: `pl.spmd` accepts a scalar or a composite dynamic expression as the block count."""
+    """7. Dynamic: `pl.spmd` accepts a scalar or a composite dynamic expression as the block count."""
     x, want = np.ones((rows, 64), np.float32), np.zeros((64, 64), np.float32)
     want[:rows] = 1
     same_everywhere(by_extent, x, np.zeros((64, 64), np.float32), want=[want])
@@ -249,7 +249,7 @@ def loop_in_a_region(kind: str):
 
 @pytest.mark.parametrize("kind, outside, inside", [("range", 1, 1), ("parallel", 1, 0), ("pipeline", 0, 1), ("spmd", 1, 0)])
 def test_each_loop_has_its_placement_relative_to_pl_at(kind: str, outside: int, inside: int) -> None:
-    """5. Loops: Each of the four loops has a fixed placement relative to `pl.at`."""
+    """5. Placement: Each of the four loops has a fixed placement relative to `pl.at`."""
     for fits, fn in ((outside, loop_in_orchestration(kind)), (inside, loop_in_a_region(kind))):
         if fits:
             same_everywhere(pl.jit(fn), X, want=[X])
@@ -279,6 +279,6 @@ def projection(normed: Left, wq: Right, q_proj: pl.Out[pl.Tensor[[M, N], pl.BF16
 
 
 def test_one_region_holds_a_pipelined_product_and_its_vector_epilogue() -> None:
-    """6. Mixed cube and vector: One `pl.at` region may hold a pipelined matmul and its vector epilogue."""
+    """6. Mixed regions: One `pl.at` region may hold a pipelined matmul and its vector epilogue."""
     same_everywhere(projection, A, B, want=[AB.astype(BF16)])
     assert projection.lower().kernels[0].unit == "mixed"
