@@ -266,7 +266,8 @@ def spmd(
       PL502 for a body that does the same in every block; PL503, PL504 and PL508 for what is asked of the task.
     """
     asked = Asked(deps, no_dep_args, dumps, predicate, bool(allow_early_resolve), bool(sync_start))
-    return Loop("spmd", 0, core_num, 1, (), None, _hint("pl.spmd", name_hint), checked_options("pl.spmd", optimizations), asked=asked)
+    options = (*checked_options("pl.spmd", optimizations), *((("sync_start", True),) if sync_start else ()))
+    return Loop("spmd", 0, core_num, 1, (), None, _hint("pl.spmd", name_hint), options, asked=asked)
 
 
 _UNITS = (Level.CORE_GROUP, Level.AIV, Level.AIC)

@@ -312,7 +312,7 @@ class _Source:
         parts = p["launch"].divide(e.ins, blocks=blocks)
         given = [self.name(parts.blocks)] if blocks else ["level=pl.Level.CORE_GROUP"]
         given += [f"name_hint={p['name']!r}"] if p["name"] else []
-        given += [f"{k}={_chosen(k, v)}" for k, v in p["options"] if k != "level"] + self.asked(p["launch"], parts)
+        given += [f"{k}={_chosen(k, v)}" for k, v in p["options"] if k not in ("level", "sync_start")] + self.asked(p["launch"], parts)
         if not blocks:
             given[0] = f"level=pl.Level.{dict(p['options']).get('level', 'CORE_GROUP')}"
         named = f" as {self.define(e.outs[0])}" if e.outs else ""
