@@ -5,7 +5,7 @@ from pypto import lax            # whole-array operations
 """
 
 from pypto import lax, random
-from pypto.api import eval_shape, make_jaxpr
+from pypto.api import eval_shape, explain_cache, make_jaxpr
 from pypto.config import Config, override
 from pypto.core.array import Array
 from pypto.errors import InternalError, PyptoError, PyptoWarning
@@ -25,6 +25,7 @@ __all__ = [
     "PyptoError",
     "PyptoWarning",
     "eval_shape",
+    "explain_cache",
     "get_log_level",
     "lax",
     "make_jaxpr",

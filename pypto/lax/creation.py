@@ -13,6 +13,7 @@ from pypto.core.avals import ArrayAval, Aval, TileAval
 from pypto.core.op import Exact, Native, Whole
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import FLOATS, computed, literal
 from pypto.lax.shape import broadcast, ramp, reshape
 
@@ -80,6 +81,7 @@ def _tri_samples() -> list[Any]:
 
 
 @computed(
+    cpu=Tilewise("making.TRI"),
     samples=_tri_samples,
     abstract=_tri_aval,
     axes=Whole(),
@@ -144,6 +146,7 @@ def _random_samples() -> list[Any]:
 
 
 @computed(
+    cpu=Tilewise("making.RANDOM"),
     samples=_random_samples,
     abstract=_random_aval,
     axes=Whole(),

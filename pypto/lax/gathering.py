@@ -16,6 +16,7 @@ from pypto.core.avals import Aval, TileAval, Valid
 from pypto.core.op import Exact, Fault, Native, Whole, outside
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.compare import COMPARISONS
 from pypto.lax.families import Sample, check_accepts, computed, movement, result_aval, sample_indices, sample_values
 
@@ -122,6 +123,7 @@ def _along_faults(x: np.ndarray, index: np.ndarray, *, axis: int) -> Fault:
 
 
 @movement(
+    cpu=Tilewise("gathering.ALONG"),
     samples=index_samples(lambda x, i: ((x, sample_indices((x.shape[0], 3), x.shape[1], i)), {"axis": 1})),
     abstract=_gather_along_aval,
     valid=lambda x, index, **_: index,
@@ -167,6 +169,7 @@ def _gather_flat_aval(x: Aval, index: Aval) -> Aval:
 
 
 @movement(
+    cpu=Tilewise("gathering.FLAT"),
     samples=index_samples(lambda x, i: ((x, sample_indices((2, 3), x.size, i)), {})),
     abstract=_gather_flat_aval,
     valid=lambda x, index: index,
@@ -234,6 +237,7 @@ def _compare_samples() -> list[Sample]:
 
 
 @computed(
+    cpu=Tilewise("gathering.COMPARE"),
     samples=_compare_samples,
     abstract=_compare_aval,
     axes=Whole(),
@@ -322,6 +326,7 @@ def _gatherb_samples() -> list[Sample]:
 
 
 @movement(
+    cpu=Tilewise("gathering.BLOCKS"),
     samples=_gatherb_samples,
     abstract=_gatherb_aval,
     valid=_gatherb_valid,

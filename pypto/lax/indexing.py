@@ -15,6 +15,7 @@ from pypto.core.avals import Aval
 from pypto.core.op import No
 from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.axes import expand_dims, shape_of, squeeze
 from pypto.lax.families import Sample, as_dtype, movement, result_aval
 from pypto.lax.reduction import normal_axes, normal_axis
@@ -43,6 +44,7 @@ def _window_aval(x: Aval, *, start_indices: tuple[int, ...], limit_indices: tupl
 
 
 @movement(
+    cpu=Tilewise("windows.STRIDED"),
     samples=lambda: [((_X,), {"start_indices": (1, 0), "limit_indices": (4, 5), "strides": s}) for s in ((1, 1), (1, 2), (3, 1))],
     abstract=_window_aval,
     normal=_window_normal,
@@ -132,6 +134,7 @@ def _dynamic_slice_aval(x: Aval, *starts: Aval, slice_sizes: tuple[int, ...], al
 
 
 @movement(
+    cpu=Tilewise("windows.DYNAMIC"),
     samples=lambda: [
         ((_X, np.int32(a), np.int32(b)), {"slice_sizes": (2, 3), "allow_negative_indices": n})
         for a, b in ((1, 1), (9, -1), (-9, 0))
@@ -182,6 +185,7 @@ def _dynamic_update_aval(x: Aval, update: Aval, *starts: Aval, allow_negative_in
 
 
 @movement(
+    cpu=Tilewise("windows.DYNAMIC_UPDATE"),
     samples=lambda: [
         ((_X, -_X[:2, :3], np.int32(a), np.int32(b)), {"allow_negative_indices": n})
         for a, b in ((1, 1), (9, -1))
@@ -268,7 +272,15 @@ def _prepare_pad(op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return x, as_dtype(value, aval_of(value), aval_of(x).dtype) if isinstance(value, bool | int | float) else value
 
 
-@movement(samples=_pad_samples, abstract=_pad_aval, normal=_pad_normal, prepare=_prepare_pad, pto=_PTO, golden="jax.lax.pad")
+@movement(
+    cpu=Tilewise("windows.PAD"),
+    samples=_pad_samples,
+    abstract=_pad_aval,
+    normal=_pad_normal,
+    prepare=_prepare_pad,
+    pto=_PTO,
+    golden="jax.lax.pad",
+)
 def pad(operand: Any, padding_value: Any, *, padding_config: Any) -> Any:
     """Put a value before, after and between the elements of each axis, as `jax.lax.pad`.
 
@@ -294,6 +306,7 @@ def pad(operand: Any, padding_value: Any, *, padding_config: Any) -> Any:
 
 
 @movement(
+    cpu=Tilewise("windows.REV"),
     samples=lambda: [((_X,), {"dimensions": d}) for d in ((0,), (1,), (0, 1), ())],
     abstract=lambda x, *, dimensions: result_aval("rev", [x], x.shape, x.dtype),
     normal=lambda x, *, dimensions: {"dimensions": normal_axes("rev", x.rank, tuple(dimensions))},

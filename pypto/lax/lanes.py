@@ -10,6 +10,7 @@ from pypto.core.avals import Aval, Valid
 from pypto.core.op import Native
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import Sample, check_accepts, movement, result_aval, sample_values
 from pypto.lax.gathering import GATHERED, valid_of
 from pypto.lax.scattering import SCATTERED, check_source
@@ -66,6 +67,7 @@ def _gather_samples() -> list[Sample]:
 
 
 @movement(
+    cpu=Tilewise("gathering.PACKED", uses=PATTERNS),
     samples=_gather_samples,
     abstract=_gather_mask_aval,
     valid=_packed_valid,
@@ -115,6 +117,7 @@ def _scatter_samples() -> list[Sample]:
 
 
 @movement(
+    cpu=Tilewise("gathering.SPREAD", uses=PATTERNS),
     samples=_scatter_samples,
     abstract=_scatter_mask_aval,
     valid=lambda x, *_, **__: x,

@@ -10,6 +10,7 @@ from pypto import dtypes
 from pypto.core.avals import Aval, Valid
 from pypto.core.op import Exact, No, Whole
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.axes import shape_of
 from pypto.lax.creation import broadcasted_iota
 from pypto.lax.families import FLOATS, INTEGERS, Sample, check_accepts, computed, result_aval, sample_values
@@ -48,6 +49,7 @@ def _sort_samples() -> list[Sample]:
 
 
 @computed(
+    cpu=Tilewise("sorting.SORT"),
     samples=_sort_samples,
     abstract=_sort_aval,
     axes=lambda *xs, dimension, **_: Whole((dimension,)),
@@ -147,6 +149,7 @@ def _top_samples() -> list[Sample]:
 
 
 @computed(
+    cpu=Tilewise("sorting.TOP_K"),
     samples=_top_samples,
     abstract=_top_aval,
     normal=lambda x, *, k, axis=-1: {"k": int(k), "axis": normal_axis("top_k", x.rank, axis)},

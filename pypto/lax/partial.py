@@ -12,6 +12,7 @@ from pypto import dtypes, numerics
 from pypto.core.avals import Aval, TileAval, Valid
 from pypto.core.op import Exact, Native, Op, Pointwise
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import (
     A3_ARITHMETIC,
     A5_ALL,
@@ -83,6 +84,7 @@ def _part(mnemonic: str, combine: Callable[[np.ndarray, np.ndarray], np.ndarray]
             accepts=_ACCEPTS,
             exact=Exact("partly valid tiles"),
             pto=Native(mnemonic),
+            cpu=Tilewise(f"making.{name.upper()}"),
             on=chips(A3_ARITHMETIC, A5_ALL if combine is not numerics.mul else A5_ALL - {dtypes.INT64, dtypes.UINT64}),
         )
 

@@ -12,6 +12,7 @@ from pypto.core.avals import TILE, ArrayAval, Aval, TileAval
 from pypto.core.op import Native, No
 from pypto.dtypes import DTYPES, DType, dtype_of
 from pypto.errors import MemorySpaceError, ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import movement, sample_values
 from pypto.lax.shape import check_window, moved, reshape
 from pypto.platform import Space
@@ -94,6 +95,7 @@ def _reinterpret_samples() -> list[Any]:
 
 
 @movement(
+    cpu=Tilewise("making.REINTERPRET"),
     samples=_reinterpret_samples,
     abstract=lambda x, *, dtype, source=None: _reinterpret_aval(x, dtype=dtype),
     normal=lambda x, *, dtype, source=None: {"dtype": dtype, "source": x.dtype},
@@ -139,6 +141,7 @@ def _swapped(extents: Any) -> Any:
 
 
 @movement(
+    cpu=Tilewise("making.RELAYOUT"),
     samples=lambda: [((_X,), {}), ((_X[:1],), {})],
     abstract=lambda x: moved(x, _swapped(x.shape), _swapped(x.valid) if isinstance(x, TileAval) and x.valid else None),
     valid=lambda x: _swapped(x),
@@ -177,6 +180,7 @@ def _extract_aval(x: Aval, row: Aval, column: Aval, *, sizes: tuple[int, ...], s
 
 
 @movement(
+    cpu=Tilewise("making.EXTRACT"),
     samples=lambda: [((_X, np.int32(1), np.int32(4)), {"sizes": (2, 4), "space": Space.LEFT})],
     abstract=_extract_aval,
     valid=lambda x, *starts, sizes, space: tuple(min(max(v - s, 0), n) for v, s, n in zip(x, starts, sizes, strict=True)),
@@ -208,6 +212,7 @@ def _move_aval(x: Aval, *, space: Space, blayout: str | None, slayout: str | Non
 
 
 @movement(
+    cpu=Tilewise("making.MOVE"),
     samples=lambda: [((_X,), {"space": Space.MAT, "blayout": None, "slayout": None})],
     abstract=_move_aval,
     valid=lambda x, **_: x,

@@ -17,6 +17,7 @@ from pypto.core.avals import Aval, TileAval
 from pypto.core.op import Fault, Native, No, outside
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import Sample, check_accepts, movement, sample_indices, sample_values
 from pypto.lax.gathering import check_along, outside_mask, positions_along
 
@@ -97,6 +98,7 @@ def _along_aval(x: Aval, index: Aval, source: Aval, *, axis: int) -> Aval:
 
 
 @movement(
+    cpu=Tilewise("gathering.SCATTER_ALONG"),
     samples=lambda: _samples(axis=True),
     abstract=_along_aval,
     valid=lambda x, *_, **__: x,
@@ -134,6 +136,7 @@ def _flat_aval(x: Aval, source: Aval, index: Aval) -> Aval:
 
 
 @movement(
+    cpu=Tilewise("gathering.SCATTER_FLAT"),
     samples=lambda: _samples(axis=False),
     abstract=_flat_aval,
     valid=lambda x, *_: x,
@@ -214,6 +217,7 @@ def _rows_samples() -> list[Sample]:
 
 
 @movement(
+    cpu=Tilewise("gathering.SCATTER_ROWS"),
     samples=_rows_samples,
     abstract=_rows_aval,
     valid=lambda x, *_: x,

@@ -10,6 +10,7 @@ from pypto import dtypes, numerics
 from pypto.core.avals import Aval
 from pypto.core.op import Exact, No, Pointwise
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import Sample, broadcast_valid, computed, elementwise_aval
 
 
@@ -29,6 +30,7 @@ def _samples() -> list[Sample]:
 
 
 @computed(
+    cpu=Tilewise("making.THREEFRY"),
     samples=_samples,
     abstract=_abstract,
     axes=Pointwise(),

@@ -29,8 +29,11 @@ def stated() -> list[tuple[str, str, str]]:
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 doc = " ".join((ast.get_docstring(node) or "").split())
-                of_faq = file.name.startswith("test_faq") and doc and not STATEMENT.match(doc)
-                found.append((file.name, node.name, f"FAQ: {doc}" if of_faq else doc))
+                if (
+                    file.name.startswith("test_faq_") and doc and not STATEMENT.match(doc)
+                ):  # named after the question; what is stated is the answer
+                    doc = f"FAQ: {node.name.removeprefix('test_').replace('_', ' ').capitalize()}? {doc}"
+                found.append((file.name, node.name, doc))
     return found
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pypto import dtypes
 from pypto.core.avals import RefAval, ScalarAval, TileAval
 from pypto.core.ir import Eqn, Jaxpr, Var, free_vars
-from pypto.interpreters.cpu import threads
+from pypto.errors import InternalError
+from pypto.interpreters.cpu import contractions, threads
 from pypto.interpreters.cpu.lanes import register_kind
 from pypto.interpreters.cpu.memory import filled
 from pypto.interpreters.cpu.rules import Unsupported
@@ -104,8 +105,8 @@ class TileCarry:
         for slot, known, value in zip(self.slots, self.extents, t.valid, strict=True):
             if slot is not None:
                 self.w.fn.store("i64", value, slot, 8)
-            elif value != known:
-                raise Unsupported("a carried tile whose valid extent is not the declared one")
+            elif isinstance(value, int) and value != known:
+                raise InternalError("PL901", f"a carried tile of valid extents {t.valid}, declared {self.extents}")
 
     def load(self) -> Tile:
         valid = tuple(self.w.fn.load("i64", s, 8) if s is not None else x for s, x in zip(self.slots, self.extents))
@@ -123,6 +124,9 @@ def loop(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
     if w.orchestration and id(eqn) in w.module.facts.independent:
         _parallel(w, eqn, body, start, stop, step)
         return []
+    plan = contractions.recognised(w, eqn, ins)
+    if plan is not None:
+        return contractions.emit(w, eqn, ins, plan)
     loose = id(eqn) in w.module.loose
     carries: list[Carry | TileCarry] = []
     layouts: list[Layout | None] = []
