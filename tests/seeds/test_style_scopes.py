@@ -31,7 +31,7 @@ def one_region(x: Result, out: pl.Out[Result]):
         out[:] = pl.mul(x, 2.0)
 
 
-def test_core_group_is_the_level_of_a_region() -> None:
+def test_core_group_is_where_regions_go() -> None:
     """1. pl.at: `level=pl.Level.CORE_GROUP` is the lowering target of a `pl.at` block."""
     same_everywhere(one_region, X, want=[X * 2])
 
