@@ -27,7 +27,7 @@ def check_limits(jaxpr: Jaxpr, platform: Platform) -> Iterator[PyptoError]:
     for eqn, share in _eqns(jaxpr, 1):
         yield from _paths(eqn, platform)
         yield from _fractals(eqn, platform)
-        yield from _counts(eqn, platform)
+        yield from _counts(eqn, platform, spaces)
         if any(True for _ in eqn.bodies()):  # what a loop or branch gives was made in its body
             continue
         for out in eqn.outs:
@@ -248,10 +248,10 @@ def _way(source: Space, target: Space, platform: Platform) -> str:
 # ---- counts of one instruction -------------------------------------------------------------------------------------
 
 
-def _counts(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
+def _counts(e: Eqn, platform: Platform, spaces: Spaces) -> Iterator[PyptoError]:
     if e.op.name == "get" and isinstance(e.outs[0].aval, TileAval):
         rows, columns = _flat(e.outs[0].aval)
-        most = platform.most_rows[Space.MAT if _space(e.outs[0]) is Space.MAT else Space.VEC]
+        most = min(platform.most_rows[s] for s in (spaces.of(e.outs[0]) & set(platform.most_rows)) or {Space.VEC})
         if rows > most and columns > 1:
             yield _count(e, f"a load of {rows} rows; {platform.name} loads at most {most} at once", "load fewer rows, in a loop")
     elif e.op.name in _OPERANDS:
@@ -266,6 +266,12 @@ def _counts(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
         if blocks > most:
             what = f"sort32 of {columns} columns is {blocks} blocks; one instruction of {platform.name} sorts {most}"
             yield _count(e, what, f"sort at most {most * 32} columns at a time and join them with pl.mrgsort")
+    elif e.op.name == "mrgsort_runs":
+        columns, most = e.ins[0].aval.static_shape[-1], platform.most_repeats
+        groups = columns // (4 * e.params["block_len"])
+        if groups > most:
+            what = f"mrgsort of {columns} columns is {groups} groups of four runs; one instruction of {platform.name} merges {most}"
+            yield _count(e, what, "merge a part of the row at a time")
 
 
 def _count(e: Eqn, message: str, fix: str) -> PyptoError:
