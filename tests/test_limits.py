@@ -222,7 +222,7 @@ def split_in_two(a: T(128, 64, dtype=pl.BF16), b: T(64, 128, dtype=pl.BF16), x: 
     with pl.at(level=CORE, optimizations=[pl.split(pl.SplitMode.UP_DOWN)]):
         t = pl.slice(x, [128, 512], [0, 0])
         t[:, 0:128] = pl.matmul(a, b)
-        out[:] = t
+        out[:] = pl.adds(t, 1.0)
 
 
 def test_a_split_region_has_the_room_of_both_vector_units():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from pypto.core.avals import Aval, TileAval
+from pypto.core.avals import Aval, RefAval, TileAval
 from pypto.core.ir import Eqn, Jaxpr, Literal, Var
 from pypto.dtypes import MASK, DType
 from pypto.errors import MemorySpaceError, PyptoError
@@ -23,7 +23,7 @@ At = Frame | Source | None
 
 def check_limits(jaxpr: Jaxpr, platform: Platform) -> Iterator[PyptoError]:
     """Everything about a program's tiles that the chip cannot do, in program order."""
-    spaces = Spaces(jaxpr)
+    spaces, used = Spaces(jaxpr), _used(jaxpr)
     for eqn, share in _eqns(jaxpr, 1):
         yield from _paths(eqn, platform)
         yield from _fractals(eqn, platform)
@@ -31,10 +31,19 @@ def check_limits(jaxpr: Jaxpr, platform: Platform) -> Iterator[PyptoError]:
         if any(True for _ in eqn.bodies()):  # what a loop or branch gives was made in its body
             continue
         for out in eqn.outs:
-            if isinstance(out.aval, TileAval):
+            if isinstance(out.aval, TileAval) and out in used:  # a count that comes beside a result may be left in its register
                 where = spaces.of(out)
                 yield from _row(out, where, platform, eqn.source)
                 yield from _size(out, where, platform, share, eqn.source)
+
+
+def _used(jaxpr: Jaxpr) -> set[Var]:
+    """What some equation, or the end of a body, uses."""
+    found = {a for a in jaxpr.outs if isinstance(a, Var)}
+    for e in jaxpr.walk():
+        found.update(a for a in e.ins if isinstance(a, Var))
+        found.update(a for body in e.bodies() for a in body.outs if isinstance(a, Var))
+    return found
 
 
 def _eqns(jaxpr: Jaxpr, share: int) -> Iterator[tuple[Eqn, int]]:
@@ -204,13 +213,17 @@ def _paths(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
         source = _space(a)
         if source is None or e.op.name in INHERITS:
             continue
-        if e.op.name in STORES and i == 1 and not platform.carries(source, Space.DDR):
+        if e.op.name in STORES and i == 1 and _is_global(e.ins[0]) and not platform.carries(source, Space.DDR):
             moved = "move it to VEC first: pl.move(x, target_memory=pl.Mem.VEC)"
             fix = moved if platform.carries(source, Space.VEC) else f"only VEC and ACC are stored from; {_way(source, Space.VEC, platform)}"
             yield _no_path(e, f"{platform.name} has no path from {source.name} to global memory, for {_called(a)}", fix)
         elif e.op.unit == "vector" and not platform.carries(source, Space.VEC):
             fix = "pl.load(x, offsets, shape) brings a tile to VEC"
             yield _no_path(e, f"{e.op.name} works in VEC; {platform.name} has no path there from {source.name}, where {_called(a)} is", fix)
+
+
+def _is_global(target: Var | Literal) -> bool:
+    return isinstance(target.aval, RefAval) and target.aval.space is Space.DDR
 
 
 def _no_path(e: Eqn, message: str, fix: str) -> PyptoError:
