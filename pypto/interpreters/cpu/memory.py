@@ -69,8 +69,11 @@ def window(w: Writer, eqn: Eqn, x: Ref | Tile, starts: Sequence[Int], sizes: Seq
     w.check(w.all_of(tests), eqn, "window", [*x.shape, *starts, *sizes], what=what, name=name)
 
 
-def _moved(w: Writer, ref: Ref, by: Int) -> tuple[str, str | None]:
+def moved(w: Writer, ref: Ref, by: Int) -> tuple[str, str | None]:
+    """Pointers to an element of a window and to its mark; where nobody may want marks, no pointer stays none."""
     mask = None if ref.mask is None else w.fn.at(ref.mask, by)
+    if mask is not None and not ref.certain and by != 0:
+        mask = w.fn.let(f"select i1 {w.fn.let(f'icmp eq ptr {ref.mask}, null')}, ptr null, ptr {mask}")
     return w.fn.at(ref.pointer, by, ref.dtype.itemsize), mask
 
 
@@ -83,7 +86,7 @@ def view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     sizes = [w.index(next(extra)) if n is None else n for n in eqn.params["sizes"]]
     drop = eqn.params["drop"]
     window(w, eqn, ref, starts, sizes, "a slice")
-    pointer, mask = _moved(w, ref, offset(w, ref.strides, starts))
+    pointer, mask = moved(w, ref, offset(w, ref.strides, starts))
     kept = [i for i in range(rank) if i not in drop]
     valid = None
     if ref.valid is not None:
@@ -254,7 +257,7 @@ def placed(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> tuple[Ref, Tile, tuple[
         held = iter(value.valid)
         extents = [1 if i in drop else next(held) for i in range(rank)]
     window(w, eqn, target, starts, extents, "a store", drop)
-    pointer, mask = _moved(w, target, offset(w, target.strides, starts))
+    pointer, mask = moved(w, target, offset(w, target.strides, starts))
     return target, value, tuple(extents[i] for i in kept), pointer, mask, tuple(target.strides[i] for i in kept)
 
 
