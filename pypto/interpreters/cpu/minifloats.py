@@ -90,7 +90,9 @@ def narrowed(e: Lanes, dtype: DType, value: str) -> str:
     if dtype is dtypes.FP16:
         return e.turn("trunc", "i32", _to_half(e, value), "i16")
     if dtype is dtypes.FP8E5M2:
-        return e.turn("trunc", "i32", e.let("lshr", "i32", _to_half(e, value), e.fill("i32", 8)), "i8")
+        bits = e.let("lshr", "i32", _to_half(e, value), e.fill("i32", 8))
+        nan = e.let("fcmp uno", "float", value, value)  # its payload may lie in the bits that go
+        return e.turn("trunc", "i32", e.choose(nan, "i32", e.fill("i32", 0x7E), bits), "i8")
     if dtype is dtypes.FP8E8M0:
         bits = e.turn("bitcast", "float", value, "i32")
         bits = e.let("lshr", "i32", bits, e.fill("i32", 23))
