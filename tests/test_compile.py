@@ -9,7 +9,7 @@ import pytest
 import pypto
 import pypto.language as pl
 from pypto import backend, ir
-from pypto.errors import CallError, PyptoWarning
+from pypto.errors import CallError, PyptoError, PyptoWarning
 from pypto.runtime import (
     BackendType,
     CompiledProgram,
@@ -20,6 +20,7 @@ from pypto.runtime import (
     RunConfig,
     RuntimeKind,
     VerificationLevel,
+    load,
 )
 from tests.kernels import runs
 from tests.refusals import f32, reports, sevens
@@ -170,6 +171,39 @@ def test_a_call_and_a_lowering_take_config():
     assert np.array_equal(out, X + X)
 
 
+def test_a_call_that_wants_files_writes_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = sevens(8, 16)
+    runs.scaled_sum(X, X, 1.0, out, config=RunConfig(save_kernels=True, save_kernels_dir="kept", dump_passes=True, compile_profiling=True))
+    assert bits(out) == bits(runs.scaled_sum(X, X, 1.0))
+    assert bits(load("kept")(X, X, 1.0)) == bits(out)
+    assert (tmp_path / "kept" / "passes_dump").is_dir() and (tmp_path / "kept" / "report").is_dir()
+    assert np.array_equal(runs.doubled(X, sevens(8, 16), config=RunConfig(dump_passes=True)), X + X)
+    assert len(list((tmp_path / "build_output").iterdir())) == 1
+
+
+def test_a_call_that_may_not_run_is_refused():
+    out = sevens(8, 16)
+    config = RunConfig(codegen_only=True)
+    refused("PL607", runs.scaled_sum, X, X, 1.0, out, config=config)
+    refused("PL607", runs.scaled_sum.compile(config=config), X, X, 1.0, out, config=config)
+    assert (out == -7).all()
+
+
+@pl.jit
+def configures_inside(x: pl.Tensor[[8, 16], pl.FP32], out: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):
+    runs.doubled(x, out, config=INSIDE)  # refused
+
+
+INSIDE = RunConfig()
+
+
+def test_config_in_the_body_of_a_kernel_is_refused_at_its_line():
+    with pytest.raises(PyptoError) as caught:
+        configures_inside(X, sevens(8, 16))
+    assert caught.value.code == "PL112" and caught.value.source.text.endswith("# refused")
+
+
 @pl.jit
 def has_a_parameter_called_config(x: pl.Tensor[[8, 16], pl.FP32], config: pl.Scalar[pl.FP32], out: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):
     with pl.at(level=pl.Level.CORE_GROUP):
@@ -253,6 +287,13 @@ def test_every_verification_level_compiles(level):
 def test_parts_of_the_device_runtime_say_that_they_are_not_here():
     with pytest.raises(AttributeError, match="ChipWorker"):
         _ = runs.softmax_rows.compile().build_orch_args
+
+
+def test_a_program_reads_as_a_class_of_the_language():
+    text = runs.softmax_rows.compile().program.as_python()
+    assert text == str(runs.softmax_rows.lower())
+    assert "@pl.program" in text and "pl.at" not in text
+    compile(text, "program.py", "exec")
 
 
 # RunConfig: every field.
