@@ -14,11 +14,12 @@ import pytest
 
 import pypto
 import pypto.language as pl
-from pypto.core.ir import alpha_equal
+from pypto.core.ir import Jaxpr, alpha_equal
 from pypto.errors import CallError, PyptoError
 from pypto.language.decorators import Kernel
 from pypto.runtime import CompiledProgram, load
 from pypto.runtime.encoding import Unreadable, decode, encode
+from pypto.tile import KernelBody, Program
 from tests.kernels import lowered, printed, runs
 from tests.run_inputs import THREE, arguments, bits, normal
 
@@ -82,16 +83,18 @@ def test_another_process_gives_the_same_bits(tmp_path):
     for kernel in THREE:
         kernel.compile().save(tmp_path / kernel.__name__)
     program = f"""
-import sys
+import pypto
 from pypto.runtime import load
 from tests.run_inputs import THREE, arguments, bits
-for kernel in THREE:
-    for part in bits(load({str(tmp_path)!r} + "/" + kernel.__name__)(**arguments(kernel))):
-        print(part.hex())
+for executor in ("reference", "cpu"):
+    for kernel in THREE:
+        with pypto.override(executor=executor, check=executor == "reference"):
+            for part in bits(load({str(tmp_path)!r} + "/" + kernel.__name__)(**arguments(kernel))):
+                print(part.hex())
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
-    assert found.split() == [part.hex() for kernel in THREE for part in bits(kernel(**arguments(kernel)))]
+    assert found.split() == [part.hex() for kernel in THREE for part in bits(kernel(**arguments(kernel)))] * 2
 
 
 def test_a_loaded_program_keeps_defaults_and_plain_python_arguments(saved, tmp_path):
@@ -145,6 +148,13 @@ def test_a_program_is_the_same_after_it_was_written_and_read(kernel):
     for a, b in zip(again.kernels, program.kernels, strict=True):
         assert alpha_equal(a.jaxpr, b.jaxpr)
         assert (a.name, a.blocks, a.unit, a.options) == (b.name, b.blocks, b.unit, b.options)
+
+
+def test_nothing_of_a_program_is_left_out_when_it_is_written():
+    """Whoever gives a program or a kernel another field must give it a written form, too."""
+    assert {f.name for f in dataclasses.fields(Program)} == {"name", "orchestration", "kernels", "platform", "traced"}
+    assert {f.name for f in dataclasses.fields(KernelBody)} == {"name", "jaxpr", "blocks", "unit", "options"}
+    assert {f.name for f in dataclasses.fields(Jaxpr)} == {"invars", "eqns", "outs", "name", "facts"}
 
 
 def test_a_constant_array_is_saved_bit_for_bit():

@@ -12,6 +12,7 @@ from pypto.lax.control import call, cond, loop, region, unset
 from pypto.lax.convert import convert, convert_element_type
 from pypto.lax.counting import clz, population_count
 from pypto.lax.creation import broadcasted_iota, random_bits, tri
+from pypto.lax.crossing import agree, aic_gather, aiv_shard
 from pypto.lax.elementwise import (
     abs_,
     add,
@@ -77,6 +78,7 @@ from pypto.lax.shape import (
 from pypto.lax.sorting import mrgsort_lists, mrgsort_runs, sort32
 from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, full_like, split, stack, tile, unstack
 from pypto.lax.subscripts import take, take_along_axis
+from pypto.lax.tasks import scope, syncall, task_dummy, task_invalid, task_is_valid
 from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
 from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul, scatter_sub
@@ -92,6 +94,9 @@ reciprocal = recip
 bitwise_and, bitwise_or, bitwise_xor, bitwise_not, shift_left = and_, or_, xor, not_, shl
 
 __all__ = [
+    "agree",
+    "aic_gather",
+    "aiv_shard",
     "GatherDimensionNumbers",
     "GatherScatterMode",
     "RoundingMethod",
@@ -264,6 +269,7 @@ __all__ = [
     "scatter_rows",
     "scatter_sub",
     "scatter_update",
+    "scope",
     "select",
     "select_n",
     "set_",
@@ -290,10 +296,14 @@ __all__ = [
     "stack",
     "strided_slice",
     "sub",
+    "syncall",
     "take",
     "take_along_axis",
     "tan",
     "tanh",
+    "task_dummy",
+    "task_invalid",
+    "task_is_valid",
     "threefry2x32",
     "tile",
     "top_k",

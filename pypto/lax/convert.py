@@ -55,7 +55,14 @@ def _samples() -> list[Any]:
     ]
 
 
+def _cast_text(e: Any, name: Any) -> str:
+    """A cast; what it does on overflow follows from the dtypes."""
+    mode = e.params["mode"]
+    return f"pl.cast({name(e.ins[0])}, pl.{e.params['dtype'].name}{'' if mode == 'round' else f', mode={mode!r}'})"
+
+
 @computed(
+    source=_cast_text,
     cpu=Lanewise("convert", exact=True, takes_params=True),
     samples=_samples,
     faults=_faults,

@@ -263,11 +263,6 @@ def test_core_group_is_the_level_of_a_region():
     same(entry(X), 2 * X)
 
 
-def test_a_name_hint_names_the_kernel():
-    """1. pl.at: name_hint is a stable label for the region and appears in generated kernel names."""
-    assert [k.name for k in entry.lower().kernels] == ["scale"]
-
-
 @pl.jit
 def nested_regions(x: M, y: pl.Out[M]):
     with pl.at(level=CORE, name_hint="outer"):
@@ -281,18 +276,3 @@ def test_regions_nest():
     """1. pl.at: blocks may nest: an outer one defining the InCore scope, with inner ones splitting it into named parts."""
     assert [k.name for k in nested_regions.lower().kernels] == ["outer"]
     same(nested_regions(X), 2 * X + 1)
-
-
-@pl.jit
-def split_region(a: pl.Tensor[[32, 32], pl.BF16], b: pl.Tensor[[32, 32], pl.BF16], y: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
-    with pl.at(level=CORE, optimizations=[pl.split(pl.SplitMode.UP_DOWN)]):
-        y[:] = pl.adds(pl.matmul(a, b), 1.0)
-
-
-def test_a_mixed_region_may_be_split():
-    """1. pl.at: optimizations=[pl.split(pl.SplitMode.UP_DOWN)] halves a mixed cube and vector region; numbers do not change."""
-    import ml_dtypes
-
-    a, b = (np.ones((32, 32), ml_dtypes.bfloat16) for _ in range(2))
-    assert "UP_DOWN" in str(dict(split_region.lower().kernels[0].options)["optimizations"])
-    same(split_region(a, b), np.full((32, 32), 33, np.float32))

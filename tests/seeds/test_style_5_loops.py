@@ -258,6 +258,19 @@ def test_spmd_takes_a_block_count_only():
     assert inspect.signature(pl.spmd).parameters["name_hint"].default == ""
 
 
+@pl.jit
+def named_blocks(x: M, out: pl.Out[M]):
+    for r in pl.spmd(ROWS, name_hint="q_proj", sync_start=True):
+        out[r : r + 1, :] = pl.adds(x[r : r + 1, :], 1.0)
+
+
+def test_spmd_takes_a_name_and_a_start():
+    """5. pl.spmd: keywords: sync_start (all blocks start simultaneously), name_hint (label for the outlined function)."""
+    same(named_blocks(X), X + 1)
+    (kernel,) = named_blocks.lower().kernels
+    assert kernel.name == "q_proj" and dict(kernel.options)["sync_start"]
+
+
 # Section 8.
 
 STEP = 4

@@ -302,6 +302,20 @@ def test_one_inline_on_a_product_symbol_serves_both_modes(mode):
     same(by_dims(x), x + 1)
 
 
+def build_tensor_specs(batch, seq):
+    from pypto.testing import TensorSpec
+
+    return [TensorSpec("x", [batch, seq, D], pl.FP32), TensorSpec("y", [batch, seq, D], pl.FP32, output=True)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_specs_take_the_extents_and_modes_are_looped_over(mode):
+    """7. Unified: parameterize build_tensor_specs(B, S) and iterate modes, rather than hardcode B and S inside it."""
+    from pypto.testing import check
+
+    assert check(by_dims, lambda x: x + 1, build_tensor_specs(*MODES[mode])).equal_bits
+
+
 # Conflicts.
 
 FIRST, SECOND = pl.dynamic("M"), pl.dynamic("M")
