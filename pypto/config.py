@@ -34,9 +34,9 @@ class Config:
     """
 
     platform: str = "a2a3sim"
-    check: bool = False
+    check: bool = True
     verify: bool = False
-    executor: str = "cpu"
+    executor: str = "reference"
     threads: int | None = None
     cache: bool = True
     cache_directory: str | os.PathLike[str] | None = None

@@ -315,7 +315,7 @@ def test_the_wrong_number_of_leaves_is_refused(leaves):
 
 
 def test_the_defaults():
-    assert Config() == Config(platform="a2a3sim", check=False, verify=False, executor="cpu", threads=None, cache=True)
+    assert Config() == Config(platform="a2a3sim", check=True, verify=False, executor="reference", threads=None, cache=True)
 
 
 def test_a_configuration_cannot_be_changed():

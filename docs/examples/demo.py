@@ -30,11 +30,12 @@ EXAMPLES = (
     "layer_loop",
     "decode_prefill",
 )
-HEADER = ("kernel", "shapes", "worst ULP", "worst error", "bits", "seconds")
+HEADER = ("kernel", "shapes", "worst ULP", "worst error", "bits", "seconds (reference)")
 NOTES = """\
 worst ULP, worst error: the largest distance from JAX, in units in the last place and absolute. Where many terms cancel an
   output is near zero, and a small error is many ULPs; TOLERANCE in each example says what is allowed, and why.
-seconds: one call, tracing and compiling included; machine code that an earlier run has left on disk is loaded instead."""
+seconds (reference): one call on the reference executor, tracing included. It runs NumPy one operation at a time: it defines the
+  bits, and it is the slow one."""
 
 
 @dataclass(frozen=True)
