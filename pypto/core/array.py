@@ -6,7 +6,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -87,7 +87,64 @@ class Operators:
         return INDEXING["at"](self)
 
 
-class Array(Operators):
+class ArrayMethods(Operators):
+    """What whole arrays have beside operators, concrete or traced."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # whoever mixes this in has them
+
+        @property
+        def aval(self) -> Aval: ...
+        @property
+        def shape(self) -> tuple[Any, ...]: ...
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def dtype(self) -> DType: ...
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def T(self) -> Any:  # the name NumPy and JAX users know
+        """The array with its axes reversed."""
+        return OPS["transpose"](self, permutation=tuple(range(self.ndim))[::-1])
+
+    def astype(self, dtype: Any) -> Any:
+        """Convert as `lax.convert_element_type` does: to floats to nearest even, to integers toward zero."""
+        target = dtype_of(dtype)
+        return OPS["convert"](self, dtype=target, **conversion(self.dtype, target))
+
+    def reshape(self, *shape: Any) -> Any:
+        """The same elements in row-major order under another shape; one extent may be -1."""
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        return OPS["reshape"](self, shape=resolve_shape(tuple(wanted), self.size))
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """`lax.reduce_sum` over an axis, several, or all."""
+        return OPS["reduce_sum"](self, axes=axis, keepdims=keepdims)
+
+    def prod(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """`lax.reduce_prod` over an axis, several, or all."""
+        return OPS["reduce_prod"](self, axes=axis, keepdims=keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """`lax.reduce_max` over an axis, several, or all."""
+        return OPS["reduce_max"](self, axes=axis, keepdims=keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """`lax.reduce_min` over an axis, several, or all."""
+        return OPS["reduce_min"](self, axes=axis, keepdims=keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """The sum over an axis, several, or all, divided once by the number of elements: floats only."""
+        total = self.sum(axis, keepdims)
+        return total / float(self.size // max(1, math.prod(total.shape)))
+
+
+class Array(ArrayMethods):
     """An immutable array of one of the dtypes of `pypto.dtypes.DTYPES`.
 
     Reads NumPy, JAX and torch arrays (anything with `__array__` or `__dlpack__`), numbers and nested lists, and is read by
@@ -104,7 +161,7 @@ class Array(Operators):
     Array([1., 2., 3.], dtype=FP32)
     """
 
-    __slots__ = ("_data", "aval")
+    __slots__ = ("_aval", "_data")
 
     def __init__(self, data: Any, dtype: Any = None) -> None:
         kind = None if dtype is None else dtype_of(dtype)
@@ -113,7 +170,11 @@ class Array(Operators):
         stored = np.array(raw, dtype=kind.storage, order="C", copy=True)
         stored.flags.writeable = False
         self._data: np.ndarray = stored
-        self.aval: Aval = ArrayAval(stored.shape, kind)
+        self._aval: Aval = ArrayAval(stored.shape, kind)
+
+    @property
+    def aval(self) -> Aval:
+        return self._aval
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -124,27 +185,8 @@ class Array(Operators):
         return self._data.ndim
 
     @property
-    def size(self) -> int:
-        return self._data.size
-
-    @property
     def dtype(self) -> DType:
         return self.aval.dtype
-
-    @property
-    def T(self) -> Any:  # the name NumPy and JAX users know
-        """The array with its axes reversed."""
-        return OPS["transpose"](self, permutation=tuple(range(self.ndim))[::-1])
-
-    def astype(self, dtype: Any) -> Any:
-        """Convert as `lax.convert_element_type` does: to floats to nearest even, to integers toward zero."""
-        target = dtype_of(dtype)
-        return OPS["convert"](self, dtype=target, **conversion(self.dtype, target))
-
-    def reshape(self, *shape: Any) -> Any:
-        """The same elements in row-major order under another shape; one extent may be -1."""
-        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        return OPS["reshape"](self, shape=resolve_shape(tuple(wanted), self.size))
 
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)

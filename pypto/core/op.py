@@ -137,7 +137,8 @@ class Op:
       unit: which unit runs it: vector, cube, move, scalar or control.
       accepts: dtypes of the data operands; None when `abstract` decides.
       on: per chip family, the dtypes its instruction takes; None where the chip takes whatever the op does.
-      jvp, transpose, batching, cpu, pto: the rule, or `No(reason)`.
+      jvp, transpose, batching, cpu, pto: the rule, or `No(reason)`; `pypto.interpreters` says what a rule is given and gives.
+      linearize: a rule like `jvp` for ops with bodies, which reverse mode takes apart into values and a linear part; None: by `jvp`.
       exact: `Exact(rule)` or `Ulp(bound)`.
       golden: dotted name of the JAX function that computes the same, or None.
       show: `(eqn, atom) -> text`: how the printer writes an application, where name, options, operands is no good reading.
@@ -170,9 +171,10 @@ class Op:
     unit: str = "vector"
     accepts: frozenset[Any] | None = None
     on: dict[str, frozenset[Any]] | None = None
-    jvp: Any = field(default_factory=lambda: No("derivatives are not built yet"))
-    transpose: Any = field(default_factory=lambda: No("derivatives are not built yet"))
-    batching: Any = field(default_factory=lambda: No("batching is not built yet"))
+    jvp: Any = field(default_factory=lambda: No("nothing is known about its derivative"))
+    linearize: Any = None
+    transpose: Any = field(default_factory=lambda: No("it is not linear: reverse mode goes through the operations of its jvp rule"))
+    batching: Any = field(default_factory=lambda: No("nothing is known about its axes"))
     cpu: Any = field(default_factory=lambda: No("the compiled executor is not built yet"))
     pto: Native | No = field(default_factory=lambda: No("it has no PTO instruction of its own"))
     exact: Exact | Ulp = field(default_factory=lambda: Exact("movement"))
@@ -265,7 +267,7 @@ class Op:
         """
         value = getattr(self, slot)
         if isinstance(value, No):
-            fix = f"write it with operations that have a {slot} rule"
+            fix = f"write it with operations that have a {slot} rule, or give the function around it one: pypto.custom_vjp"
             raise NumericsError("PL703", f"{self.name} has no {slot} rule: {value.reason}", fix=fix)
         return value
 

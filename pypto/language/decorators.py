@@ -13,7 +13,7 @@ from pypto import config
 from pypto.core.avals import RefAval, ScalarAval, show_shape
 from pypto.core.index import Dim
 from pypto.core.ir import Jaxpr, Literal, rename
-from pypto.core.trace import EVAL, Tracer, current_trace, tracing
+from pypto.core.trace import EVAL, VarTracer, current_trace, tracing
 from pypto.errors import BodyError, CallError, OutputError, ShapeError, warn
 from pypto.interpreters.reference import Machine
 from pypto.language import access, calls
@@ -341,7 +341,7 @@ class Kernel:
                 access.check_direction(self._trace_of(v), v)
 
     @staticmethod
-    def _trace_of(v: Tracer) -> PlTrace:
+    def _trace_of(v: VarTracer) -> PlTrace:
         assert isinstance(v.trace, PlTrace)
         return v.trace
 

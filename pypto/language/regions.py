@@ -17,6 +17,7 @@ from pypto.language.protocol import Names, Thunk
 from pypto.language.scopes import At, Loop
 from pypto.language.trace import PlTrace, Reopened, fetch
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
+from pypto.lax import control
 from pypto.platform import Space
 
 _PER_BLOCK = "it is made once per block of a pl.spmd and cannot be used after it; write it to a tensor"
@@ -38,7 +39,7 @@ class _PartlyValid:
 
 def _chosen(scope: Scope, handle: Var) -> bool:
     """Whether a loop or branch of a region decides which buffer this is."""
-    return any(handle in e.outs for e in scope.eqns if e.op in (lax.loop, lax.cond))
+    return any(handle in e.outs for e in scope.eqns if e.op in (lax.loop, control.cond))
 
 
 class Regions:

@@ -56,6 +56,7 @@ from pypto.lax.products import batch_matmul, dot, dot_general
 from pypto.lax.reduction import reduce_and, reduce_max, reduce_min, reduce_or, reduce_prod, reduce_sum
 from pypto.lax.remainders import floor_div, floor_mod, fmod
 from pypto.lax.rounding import RoundingMethod, ceil, clamp, floor, is_finite, round_, sign, trunc
+from pypto.lax.scanning import scan_
 from pypto.lax.scans import argmax, argmin, cumlogsumexp, cummax, cummin, cumprod, cumsum
 from pypto.lax.scattering import scatter_along, scatter_flat, scatter_rows
 from pypto.lax.shape import (

@@ -10,9 +10,10 @@ import numpy as np
 
 from pypto import dtypes, numerics
 from pypto.core.avals import ArrayAval, Aval, TileAval
-from pypto.core.op import Exact, Native, Whole
+from pypto.core.op import Exact, Native, No, Whole
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
+from pypto.interpreters.rules import NOT_LINEAR
 from pypto.lax.families import FLOATS, computed, literal
 from pypto.lax.shape import broadcast, ramp, reshape
 
@@ -80,6 +81,8 @@ def _tri_samples() -> list[Any]:
 
 
 @computed(
+    jvp=No("it is made from integers"),
+    transpose=NOT_LINEAR,
     samples=_tri_samples,
     abstract=_tri_aval,
     axes=Whole(),
@@ -144,6 +147,8 @@ def _random_samples() -> list[Any]:
 
 
 @computed(
+    jvp=No("it is made from integers"),
+    transpose=NOT_LINEAR,
     samples=_random_samples,
     abstract=_random_aval,
     axes=Whole(),

@@ -17,8 +17,11 @@ from pypto.core.avals import Aval, TileAval
 from pypto.core.op import Fault, Native, No, outside
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import axis_option
+from pypto.interpreters.rules import linear, pullback
 from pypto.lax.families import Sample, check_accepts, movement, sample_values
 from pypto.lax.gathering import check_along, outside_mask, positions_along
+from pypto.lax.placed_rules import scatter_along_transpose, scatter_flat_transpose, scatter_rows_transpose
 
 SCATTERED = frozenset({dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT32, dtypes.INT16, dtypes.INT8})
 """What the scatter unit takes."""
@@ -97,6 +100,9 @@ def _along_aval(x: Aval, index: Aval, source: Aval, *, axis: int) -> Aval:
 
 
 @movement(
+    jvp=linear(0, 2),
+    transpose=pullback(scatter_along_transpose),
+    batching=axis_option("axis"),
     samples=lambda: _samples(axis=True),
     abstract=_along_aval,
     valid=lambda x, *_, **__: x,
@@ -134,6 +140,8 @@ def _flat_aval(x: Aval, source: Aval, index: Aval) -> Aval:
 
 
 @movement(
+    jvp=linear(0, 1),
+    transpose=pullback(scatter_flat_transpose),
     samples=lambda: _samples(axis=False),
     abstract=_flat_aval,
     valid=lambda x, *_: x,
@@ -214,6 +222,8 @@ def _rows_samples() -> list[Sample]:
 
 
 @movement(
+    jvp=linear(0, 1),
+    transpose=pullback(scatter_rows_transpose),
     samples=_rows_samples,
     abstract=_rows_aval,
     valid=lambda x, *_: x,

@@ -12,12 +12,16 @@ import numpy as np
 from pypto import dtypes, numerics
 from pypto.core.avals import ArrayAval, Aval, ScalarAval, TileAval, Valid
 from pypto.core.ir import Literal
-from pypto.core.op import Native
+from pypto.core.op import OPS, Native, No
 from pypto.core.trace import aval_of
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import with_params
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import by_operand, linear, pullback, stretched
+from pypto.interpreters.tangents import zeros
 from pypto.lax.families import as_dtype, literal, movement
+from pypto.lax.shape_rules import broadcast_batching, fill_batching, slice_batching, update_batching, update_transpose
 
 _X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(3, 4)
 
@@ -38,6 +42,9 @@ def moved(x: Aval, shape: tuple[Any, ...], valid: Valid | None = None) -> Aval:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, value, **_: ct.sum()),
+    batching=fill_batching,
     cpu=Tilewise("moves.FILL"),
     samples=lambda: [((np.float32(1.5),), {"shape": (2, 3), "dtype": dtypes.FP32, "level": None})],
     abstract=lambda value, *, shape, dtype, level: made(shape, dtype, level),
@@ -73,6 +80,7 @@ def full(shape: Sequence[int], value: Any, dtype: Any = None, *, level: str | No
 
 
 @movement(
+    jvp=by_operand(lambda g, y, start, *, shape, dtype, **_: fill(g, shape=shape, dtype=dtype)),
     cpu=Tilewise("moves.RAMP"),
     samples=lambda: [((np.int32(3),), {"shape": (1, 5), "dtype": dtypes.INT32, "descending": False, "level": None})],
     abstract=lambda start, *, shape, dtype, descending, level: made(shape, dtype, level),
@@ -101,6 +109,8 @@ def iota(dtype: Any, size: int) -> Any:
 
 
 @movement(
+    jvp=No("nothing goes into it"),
+    transpose=No("nothing goes into it"),
     cpu=Tilewise("moves.EMPTY"),
     samples=lambda: [((), {"shape": (2, 4), "dtype": dtypes.FP32, "level": "tile", "space": None})],
     abstract=lambda *, shape, dtype, level, space=None: TileAval(shape, dtype, level, space),
@@ -164,6 +174,9 @@ def _reshape_aval(x: Aval, *, shape: tuple[int, ...]) -> Aval:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x, **_: OPS["reshape"](ct, shape=x.shape)),
+    batching=with_params(lambda rank, *, shape, size: {"shape": (size, *shape)}),
     cpu=Tilewise("moves.RESHAPE"),
     samples=lambda: [((_X,), {"shape": (2, 6)}), ((_X,), {"shape": (1, 12)})],
     abstract=_reshape_aval,
@@ -197,6 +210,9 @@ def _permuted(valid: Valid, permutation: tuple[int, ...]) -> Valid:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x, *, permutation: OPS["transpose"](ct, permutation=tuple(np.argsort(permutation).tolist()))),
+    batching=with_params(lambda rank, *, permutation, size: {"permutation": (0, *(a + 1 for a in permutation))}),
     cpu=Tilewise("moves.TRANSPOSE"),
     samples=lambda: [((_X,), {"permutation": (1, 0)})],
     abstract=_transpose_aval,
@@ -239,6 +255,9 @@ def _broadcast_valid(valid: Valid, old: tuple[int, ...], shape: tuple[int, ...])
 
 
 @movement(
+    jvp=linear(0),
+    transpose=stretched(lambda ct, x, **_: ct),
+    batching=broadcast_batching,
     cpu=Tilewise("moves.BROADCAST"),
     samples=lambda: [((_X[:1],), {"shape": (3, 4)}), ((_X[:, :1],), {"shape": (3, 4)})],
     abstract=_broadcast_aval,
@@ -308,6 +327,9 @@ def _slice_valid(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x, *starts, sizes: update(zeros(x.aval), ct, *starts, sizes=sizes)),
+    batching=slice_batching,
     cpu=Tilewise("moves.SLICE"),
     samples=lambda: [((_X, np.int32(1), np.int32(0)), {"sizes": (2, 3)})],
     abstract=_slice_aval,
@@ -338,6 +360,9 @@ def _update_aval(x: Aval, value: Aval, *starts: Aval, sizes: tuple[int, ...]) ->
 
 
 @movement(
+    jvp=linear(0, 1),
+    transpose=pullback(update_transpose),
+    batching=update_batching,
     cpu=Tilewise("moves.UPDATE"),
     samples=lambda: [((_X, _X[:2, :2], np.int32(1), np.int32(0)), {"sizes": (2, 2)})],
     abstract=_update_aval,
