@@ -5,10 +5,51 @@ from pypto import lax            # whole-array operations
 """
 
 from pypto import lax, random
-from pypto.api import eval_shape, make_jaxpr
+from pypto.api import (
+    ShapeDtypeStruct,
+    checkpoint,
+    custom_jvp,
+    custom_vjp,
+    eval_shape,
+    grad,
+    hessian,
+    jacfwd,
+    jacrev,
+    jit,
+    jvp,
+    linearize,
+    make_jaxpr,
+    value_and_grad,
+    vjp,
+    vmap,
+)
 from pypto.config import Config, override
 from pypto.core.array import Array
 from pypto.errors import PyptoError, PyptoWarning
 
 __version__ = "0.1.0"
-__all__ = ["Array", "Config", "PyptoError", "PyptoWarning", "eval_shape", "lax", "make_jaxpr", "override", "random"]
+__all__ = [
+    "Array",
+    "Config",
+    "PyptoError",
+    "PyptoWarning",
+    "ShapeDtypeStruct",
+    "checkpoint",
+    "custom_jvp",
+    "custom_vjp",
+    "eval_shape",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jit",
+    "jvp",
+    "lax",
+    "linearize",
+    "make_jaxpr",
+    "override",
+    "random",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]

@@ -53,11 +53,16 @@ CODES: dict[str, str] = {
     "PL604": "an output array that cannot be written",
     "PL605": "arguments that share memory",
     "PL606": "a configuration value that does not exist",
+    "PL607": "a static argument that cannot be part of a program's key",
+    "PL608": "an array that was given away",
+    "PL609": "axes of a map that do not fit its arguments or results",
     # PL7xx: numerics and comparison
     "PL701": "results that differ from the golden",
     "PL702": "a golden or a specification that cannot be used",
     "PL703": "a rule that an operation does not have",
     "PL704": "an integer operation without a result: a division by zero, a shift by a count out of range",
+    "PL705": "a derivative with respect to something that has none, or of something that is no number",
+    "PL706": "a tangent or cotangent of another type than its value",
     # PL9xx: internal
     "PL901": "a broken invariant: this is a bug in pypto",
 }

@@ -20,7 +20,7 @@ LAYERS = [
     ["numerics"],
     ["platform"],
     ["tree"],
-    ["config"],
+    ["config", "captures"],
     ["core"],
     ["interpreters"],
     ["tile"],

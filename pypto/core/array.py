@@ -15,7 +15,7 @@ from pypto import dtypes, numerics
 from pypto.core.avals import ArrayAval, Aval
 from pypto.core.op import OPS
 from pypto.dtypes import DType, dtype_of
-from pypto.errors import ShapeError
+from pypto.errors import CallError, ShapeError
 
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
@@ -144,6 +144,16 @@ class ArrayMethods(Operators):
         return total / float(self.size // max(1, math.prod(total.shape)))
 
 
+class _Gone:
+    """The data of an array that was given away."""
+
+    def __init__(self, aval: Aval) -> None:
+        self._aval = aval
+
+    def __getattr__(self, name: str) -> Any:
+        raise CallError("PL608", f"this array, {self._aval}, was donated to a function and is gone", fix="use what the function returned")
+
+
 class Array(ArrayMethods):
     """An immutable array of one of the dtypes of `pypto.dtypes.DTYPES`.
 
@@ -178,15 +188,23 @@ class Array(ArrayMethods):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._data.shape
+        return self._aval.shape  # type: ignore[return-value]
 
     @property
     def ndim(self) -> int:
-        return self._data.ndim
+        return len(self._aval.shape)
 
     @property
     def dtype(self) -> DType:
         return self.aval.dtype
+
+    def delete(self) -> None:
+        """Let go of the data: whoever uses the array from now on gets PL608. `jit` does it to donated arguments."""
+        self._data = _Gone(self._aval)  # type: ignore[assignment]
+
+    def is_deleted(self) -> bool:
+        """Whether its data were let go."""
+        return isinstance(self._data, _Gone)
 
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)

@@ -297,7 +297,7 @@ def aval_of(x: Any) -> Aval:
     """The abstract value of anything an op may be given."""
     if isinstance(x, Tracer | Array | Literal):
         return x.aval
-    if hasattr(x, "aval"):  # what stands for an operand where a rule is asked about it
+    if isinstance(getattr(x, "aval", None), Aval):  # what stands for an operand where a rule is asked about it
         return x.aval
     if isinstance(x, bool | np.bool_):
         return scalar(dtypes.BOOL, weak=True)

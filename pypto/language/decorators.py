@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from pypto import config
+from pypto.captures import Guard, captures
 from pypto.core.avals import RefAval, ScalarAval, show_shape
 from pypto.core.index import Dim
 from pypto.core.ir import Jaxpr, Literal, rename
@@ -18,7 +19,6 @@ from pypto.errors import BodyError, CallError, OutputError, ShapeError, warn
 from pypto.interpreters.reference import Machine
 from pypto.language import access, calls
 from pypto.language.calls import OMITTED, Call, Parameter, Signature
-from pypto.language.captures import Guard, captures
 from pypto.language.eager import EagerRuntime, EagerTrace
 from pypto.language.launching import MOST, Quick, layout, quick
 from pypto.language.rewrite import Staged, rewrite

@@ -1,5 +1,6 @@
 """Whole-array operations: every name here is an op or a function over ops, and kernels use the same ones."""
 
+from pypto.lax import branching, looping, scanning
 from pypto.lax.activations import lrelu, prelu, relu
 from pypto.lax.addressed import accumulate, mgather, mscatter, paged_gather, scatter_update
 from pypto.lax.axes import broadcast_in_dim, expand_dims, select_n, squeeze
@@ -7,9 +8,10 @@ from pypto.lax.bits import bitcast_convert_type
 from pypto.lax.bitwise import and_, not_, or_, shift_right_arithmetic, shift_right_logical, shl, shr, xor
 from pypto.lax.compare import compare, eq, ge, gt, le, lt, ne, select
 from pypto.lax.contraction import gemv, gemv_acc, gemv_bias, matmul, matmul_acc, matmul_bias
-from pypto.lax.control import call, cond, loop, region, unset
+from pypto.lax.control import call, loop, region, unset
 from pypto.lax.convert import convert, convert_element_type
 from pypto.lax.creation import broadcasted_iota, random_bits, tri
+from pypto.lax.custom import stop_gradient
 from pypto.lax.elementwise import (
     abs_,
     add,
@@ -25,6 +27,7 @@ from pypto.lax.elementwise import (
     sqrt,
     sub,
 )
+from pypto.lax.flow import cond, fori_loop, map_, scan, switch, while_loop
 from pypto.lax.functions import erf, expm1, log1p, logaddexp, logistic, softplus, square, tanh
 from pypto.lax.gathering import gather_along, gather_compare, gather_flat, gatherb
 from pypto.lax.indexing import (
@@ -56,7 +59,6 @@ from pypto.lax.products import batch_matmul, dot, dot_general
 from pypto.lax.reduction import reduce_and, reduce_max, reduce_min, reduce_or, reduce_prod, reduce_sum
 from pypto.lax.remainders import floor_div, floor_mod, fmod
 from pypto.lax.rounding import RoundingMethod, ceil, clamp, floor, is_finite, round_, sign, trunc
-from pypto.lax.scanning import scan_
 from pypto.lax.scans import argmax, argmin, cumlogsumexp, cummax, cummin, cumprod, cumsum
 from pypto.lax.scattering import scatter_along, scatter_flat, scatter_rows
 from pypto.lax.shape import (
@@ -77,7 +79,10 @@ from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
 from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul
 
+_ROOMS = (branching, looping, scanning)  # their ops have other spellings for users
+
 abs = abs_
+map = map_
 max = maximum
 min = minimum
 slice = slice_window
@@ -151,6 +156,7 @@ __all__ = [
     "floor_div",
     "floor_mod",
     "fmod",
+    "fori_loop",
     "full",
     "gather",
     "gather_along",
@@ -181,6 +187,8 @@ __all__ = [
     "loop",
     "lrelu",
     "lt",
+    "map",
+    "map_",
     "matmul",
     "matmul_acc",
     "matmul_bias",
@@ -228,6 +236,7 @@ __all__ = [
     "round",
     "round_",
     "rsqrt",
+    "scan",
     "scatter",
     "scatter_add",
     "scatter_along",
@@ -259,8 +268,10 @@ __all__ = [
     "sqrt",
     "square",
     "squeeze",
+    "stop_gradient",
     "strided_slice",
     "sub",
+    "switch",
     "take",
     "take_along_axis",
     "tanh",
@@ -275,5 +286,6 @@ __all__ = [
     "valid_extent",
     "valid_view",
     "view",
+    "while_loop",
     "xor",
 ]

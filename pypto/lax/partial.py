@@ -12,7 +12,7 @@ from pypto import dtypes, numerics
 from pypto.core.avals import Aval, TileAval, Valid
 from pypto.core.op import Exact, Native, Op, Pointwise
 from pypto.errors import ShapeError
-from pypto.interpreters.batching import pointwise
+from pypto.interpreters.batching import with_params
 from pypto.interpreters.rules import Pair
 from pypto.lax.elementwise import add, maximum, minimum, mul
 from pypto.lax.families import (
@@ -91,7 +91,7 @@ def _part(mnemonic: str, combine: Callable[[np.ndarray, np.ndarray], np.ndarray]
             signature=inspect.signature(body),
             prepare=unify,
             jvp=jvp,
-            batching=pointwise,
+            batching=with_params(lambda rank, **_: {}),
             crops=True,
             taint=_taint,
             accepts=_ACCEPTS,
