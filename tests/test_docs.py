@@ -46,7 +46,7 @@ def blocks_of(page: str) -> list[Block]:
     """The Python blocks of a page. An output block belongs to the Python block that only blank lines separate it from."""
     fences = list(FENCE.finditer(page))
     found = []
-    for fence, after in zip(fences, [*fences[1:], None], strict=True):
+    for fence, after in zip(fences, [*fences, None][1:], strict=True):
         if fence["label"].strip() != "python":
             continue
         code = _unindented(fence)

@@ -109,6 +109,11 @@ def test_vjp_is_the_transpose_of_jvp(op, args, params, where):
     assert abs(left - right) <= 1e-5 * max(size, 1e-6)  # both sides are sums of FP32 products in other orders
 
 
+def wide(a):
+    raw = np.asarray(a)
+    return raw.astype(np.float64) if raw.dtype == np.float32 else raw
+
+
 def reference(op, args, params, where):
     """The golden on FP64, as a function of the operands that move; None where JAX has none."""
     if op.golden is None:
@@ -118,7 +123,7 @@ def reference(op, args, params, where):
 
     def run(*values):
         given = dict(zip(where, values, strict=True))
-        operands = [given.get(i, jnp.asarray(np.asarray(a))) for i, a in enumerate(args)]
+        operands = [given.get(i, jnp.asarray(wide(a))) for i, a in enumerate(args)]
         from tests.op_runs import _theirs
 
         made = _differentiable(op.name, call, function, operands, {k: _theirs(v) for k, v in params.items()})
@@ -135,6 +140,14 @@ def _differentiable(name, call, function, operands, params):
     return call(function, *operands, **params)
 
 
+JAX_DIFFERS = {
+    "clamp": "where the limits are the wrong way round JAX has no derivative, though the value is the upper limit",
+    "scatter_min": "where an update is dropped JAX's derivative is NaN or infinite",
+    "scatter_max": "where an update is dropped JAX's derivative is NaN or infinite",
+}
+KINKED = {"scatter_min", "scatter_max", "abs", "maximum", "minimum"} | {op.name for op in OPERATIONS if "reduce_m" in op.name}
+"""Ops of which a sample may lie on a kink, where a difference says nothing."""
+
 WITHOUT_JAX = {"convert", "gather_along", "stop"}
 """Ops whose golden is called in its own dtype, so that FP64 would be another function; they are linear or constant."""
 
@@ -147,22 +160,21 @@ def test_jvp_is_that_of_jax_and_of_central_differences(op, args, params, where):
     with jax.enable_x64(True):
         run = reference(op, args, params, where)
         primals = [jnp.asarray(np.float64(args[i])) for i in where]
-        wide = [jnp.asarray(np.float64(d)) for d in ds]
-        _, wanted = jax.jvp(run, tuple(primals), tuple(wide))
+        directions = [jnp.asarray(np.float64(d)) for d in ds]
         step = 1e-6
-        ahead = run(*(p + step * d for p, d in zip(primals, wide, strict=True)))
-        behind = run(*(p - step * d for p, d in zip(primals, wide, strict=True)))
-        wanted, ahead, behind = ([np.asarray(x) for x in xs] for xs in (wanted, ahead, behind))
-    for t, w, a, b in zip(tangents, wanted, ahead, behind, strict=True):
+        ahead = run(*(p + step * d for p, d in zip(primals, directions, strict=True)))
+        behind = run(*(p - step * d for p, d in zip(primals, directions, strict=True)))
+        wanted = None if op.name in JAX_DIFFERS else jax.jvp(run, tuple(primals), tuple(directions))[1]
+    for i, t in enumerate(tangents):
         if t is None:
             continue
-        found = np.float64(np.asarray(t))
-        size = np.max(np.abs(w), initial=1.0)
-        assert np.max(np.abs(found - w), initial=0.0) <= 2e-5 * size
-        difference = (a - b) / (2 * step)
-        smooth = np.abs(difference - w) <= 1e-4 * size  # not at the jumps and kinks a sample may lie on
-        assert smooth.mean() > 0.6 or size == 0
-        assert np.max(np.abs(found - difference)[smooth], initial=0.0) <= 2e-4 * size
+        found, difference = np.float64(np.asarray(t)), (np.asarray(ahead[i]) - np.asarray(behind[i])) / (2 * step)
+        size = np.max(np.abs(found), initial=1.0)
+        if wanted is not None:
+            assert np.max(np.abs(found - np.asarray(wanted[i])), initial=0.0) <= 2e-5 * size
+        defined = np.isfinite(difference)  # not where the value itself is NaN
+        close = np.abs(found - difference)[defined] <= 2e-4 * size
+        assert close.mean() >= (0.3 if op.name in KINKED else 1.0) if close.size else True
 
 
 # ---- batching ----------------------------------------------------------------------------------------------------
@@ -190,7 +202,7 @@ def variants(a, count, seed):
 
 @pytest.mark.parametrize(("op", "args", "params"), BATCHED)
 def test_an_example_of_a_batch_has_the_bits_it_has_alone(op, args, params):
-    choices = [tuple(range(len(args)))] + [(i,) for i in range(len(args))][:3]
+    choices = [tuple(range(len(args))), *((i,) for i in range(min(len(args), 3)))]
     for chosen in dict.fromkeys(choices):
         given = [variants(a, 3, zlib.crc32(op.name.encode()) + i) if i in chosen else a for i, a in enumerate(args)]
         axes = tuple(0 if i in chosen else None for i in range(len(args)))

@@ -15,8 +15,6 @@ import numpy as np
 from pypto import tree
 from pypto.api.flat import NUMBERS, Flattened, called, name_of, signature_of, static_positions
 from pypto.api.inspecting import ShapeDtypeStruct
-from pypto.captures.freezing import Freezer, Key, difference
-from pypto.captures.guard import Guard, function_reads
 from pypto.core.array import Array, to_numpy
 from pypto.core.avals import ArrayAval, Aval, ScalarAval
 from pypto.core.ir import Jaxpr
@@ -42,8 +40,8 @@ class _Key:
 
     inputs: tree.Structure
     leaves: tuple[Hashable, ...]
-    static: tuple[tuple[str, Key], ...]
-    outside: Key
+    static: tuple[tuple[str, Hashable], ...]
+    outside: Hashable
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,10 @@ class Jitted:
     def __init__(self, fun: Callable[..., Any], static: frozenset[int | str], donated: frozenset[int | str]) -> None:
         self.fun = fun
         self.static, self.donated = _both_ways(fun, static), _both_ways(fun, donated)
-        self._guard = Guard(fun) if isinstance(fun, FunctionType) else None
+        from pypto import captures  # what it needs to know of Python's files takes a while to find out
+
+        self._captures: Any = captures
+        self._guard = captures.Guard(fun) if isinstance(fun, FunctionType) else None
         self._arrays: dict[int, tuple[Any, int]] = {}
         self._programs: OrderedDict[_Key, _Program] = OrderedDict()
         self._history: list[str] = []
@@ -97,7 +98,7 @@ class Jitted:
         named = {k: v for k, v in kwargs.items() if k in self.static}
         fixed = [(called(self.fun, i), a) for i, (a, s) in enumerate(zip(args, static, strict=True)) if s]
         fixed += [(f"`{k}`", v) for k, v in sorted(named.items())]
-        freezer = Freezer(self._arrays, function_reads)
+        freezer = self._captures.Freezer(self._arrays, self._captures.function_reads)
         keys = tuple((what, self._static_key(what, value, freezer)) for what, value in fixed)
         fun = functools.partial(self.fun, **named) if named else self.fun
         moving = {k: v for k, v in kwargs.items() if k not in named}
@@ -116,7 +117,7 @@ class Jitted:
     def _is(chosen: frozenset[int | str], i: int, count: int) -> bool:
         return i in chosen or i - count in chosen
 
-    def _static_key(self, what: str, value: Any, freezer: Freezer) -> Key:
+    def _static_key(self, what: str, value: Any, freezer: Any) -> Hashable:
         """A static value by what it holds: an object that changed is another one.
 
         Errors:
@@ -201,7 +202,9 @@ class Jitted:
         if [k for k, _ in old.static] != [k for k, _ in new.static]:
             found.append("other arguments are static")
         else:
-            found += [difference(k.strip("`"), a, b) for (k, a), (_, b) in zip(old.static, new.static, strict=True) if a != b]
+            found += [
+                self._captures.difference(k.strip("`"), a, b) for (k, a), (_, b) in zip(old.static, new.static, strict=True) if a != b
+            ]
         if old.outside != new.outside:
             found.append(self._read_outside(old.outside, new.outside))
         return found
@@ -209,7 +212,7 @@ class Jitted:
     def _read_outside(self, old: Any, new: Any) -> str:
         if self._guard is not None:
             return self._guard.explain(old, new) or "what it reads from outside changed"
-        return difference(name_of(self.fun), old, new)
+        return self._captures.difference(name_of(self.fun), old, new)
 
 
 def _both_ways(fun: Any, chosen: frozenset[int | str]) -> frozenset[int | str]:
