@@ -25,12 +25,17 @@ from pypto.api import (
 )
 from pypto.config import Config, override
 from pypto.core.array import Array
-from pypto.errors import PyptoError, PyptoWarning
+from pypto.errors import InternalError, PyptoError, PyptoWarning
+from pypto.logs import LogLevel, get_log_level, set_log_level
 
 __version__ = "0.1.0"
+Error = PyptoError
 __all__ = [
     "Array",
     "Config",
+    "Error",
+    "InternalError",
+    "LogLevel",
     "PyptoError",
     "PyptoWarning",
     "ShapeDtypeStruct",
@@ -38,6 +43,7 @@ __all__ = [
     "custom_jvp",
     "custom_vjp",
     "eval_shape",
+    "get_log_level",
     "grad",
     "hessian",
     "jacfwd",
@@ -49,6 +55,7 @@ __all__ = [
     "make_jaxpr",
     "override",
     "random",
+    "set_log_level",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -12,6 +12,7 @@ from pypto.errors import CallError
 from pypto.platform import platform_of
 
 EXECUTORS = ("reference", "cpu")
+MOST_THREADS = 256
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,21 @@ class Config:
       verify: whether the verifier runs between passes.
       executor: "reference", or "cpu" for compiled code with the same bits. Compiled code has no shadow bits, so it runs only where
         `check` is False; with `check`, and for programs it has no code for, the reference executor runs. `Program.compiled` tells.
+      threads: how many threads a call of compiled code may use, its caller's included; None for one per processor. Results are the same.
     """
 
     platform: str = "a2a3sim"
     check: bool = True
     verify: bool = False
     executor: str = "reference"
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         platform_of(self.platform)
         if self.executor not in EXECUTORS:
             raise CallError("PL606", f"there is no executor {self.executor!r}", fix=f"one of {', '.join(EXECUTORS)}")
+        if self.threads is not None and (type(self.threads) is not int or not 1 <= self.threads <= MOST_THREADS):
+            raise CallError("PL606", f"threads={self.threads!r}", fix=f"a number from 1 to {MOST_THREADS}, or None")
 
 
 _current: ContextVar[Config] = ContextVar("pypto_config", default=Config())  # noqa: B039 - Config is frozen
@@ -62,6 +67,28 @@ def override(**changes: Any) -> AbstractContextManager[Config]:
     if "platform" in changes:
         platform_of(changes["platform"])
     return _changed(changes)
+
+
+def install(**changes: Any) -> None:
+    """Change fields until this context (thread or task) ends; `override` is the form that ends by itself.
+
+    Errors:
+      PL606 for a field or a platform that does not exist.
+    """
+    with override(**changes) as changed:
+        pass
+    _current.set(changed)
+
+
+def in_force(options: Any) -> AbstractContextManager[Any]:
+    """The `with` block under which a call given `config=options` runs; what options are is up to them (see `pypto.runtime.RunConfig`).
+
+    Errors:
+      PL601 for something that is no configuration of a run.
+    """
+    if not hasattr(options, "in_force"):
+        raise CallError("PL601", f"config= takes a RunConfig, got {type(options).__name__}", fix="config=RunConfig(platform=...)")
+    return options.in_force()
 
 
 @contextmanager

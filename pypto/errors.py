@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import ClassVar
 
 from pypto.source import Frame, Source, resolve, user_source
@@ -43,6 +44,11 @@ CODES: dict[str, str] = {
     "PL308": "an argument value that the operation does not take",
     # PL4xx: memory and placement
     "PL401": "a memory space that cannot hold or exchange this value",
+    "PL402": "a tile whose rows are no whole blocks of the platform",
+    "PL403": "an operand of a matrix product that is no whole number of fractals",
+    "PL404": "a tile that is larger than its memory space",
+    "PL405": "more rows, columns or blocks than one instruction of the platform takes",
+    "PL406": "an operation or cast that the platform does not have for a dtype",
     # PL5xx: tasks
     "PL501": "an operation on data outside a region, in an orchestration body",
     "PL502": "an spmd body that neither reads its block index nor dispatches a kernel",
@@ -53,16 +59,21 @@ CODES: dict[str, str] = {
     "PL604": "an output array that cannot be written",
     "PL605": "arguments that share memory",
     "PL606": "a configuration value that does not exist",
-    "PL607": "a static argument that cannot be part of a program's key",
-    "PL608": "an array that was given away",
-    "PL609": "axes of a map that do not fit its arguments or results",
+    "PL607": "a run option that cannot be honoured here",
+    "PL608": "a saved program that cannot be written or loaded",
+    "PL609": "a worker or device tensor used after its end, or by another worker",
+    "PL610": "a program dispatched on another platform than it was compiled for",
+    "PL611": "a static argument that cannot be part of a program's key",
+    "PL612": "an array that was given away",
+    "PL613": "axes of a map that do not fit its arguments or results",
     # PL7xx: numerics and comparison
     "PL701": "results that differ from the golden",
     "PL702": "a golden or a specification that cannot be used",
     "PL703": "a rule that an operation does not have",
     "PL704": "an integer operation without a result: a division by zero, a shift by a count out of range",
-    "PL705": "a derivative with respect to something that has none, or of something that is no number",
-    "PL706": "a tangent or cotangent of another type than its value",
+    "PL705": "a compiler pass that changed results",
+    "PL706": "a derivative with respect to something that has none, or of something that is no number",
+    "PL707": "a tangent or cotangent of another type than its value",
     # PL9xx: internal
     "PL901": "a broken invariant: this is a bug in pypto",
 }
@@ -78,6 +89,7 @@ class PyptoError(Exception):
       fix: what to write instead.
       source: the user's place, or None when there is none.
       placed: whether that place was stated with the error; otherwise it is where the user's code called in.
+      others: further, independent errors of the same body or call, in the order of its lines; each is an error like this one.
     """
 
     family: ClassVar[str] = ""
@@ -90,7 +102,11 @@ class PyptoError(Exception):
         self.fix = fix
         self.placed = at is not None
         self.source: Source | None = resolve(at) if at is not None else user_source()
-        super().__init__(self.render())
+        self.others: tuple[PyptoError, ...] = ()
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return self.render()
 
     def render(self) -> str:
         """The whole message: code, sentence, snippet with caret, fix."""
@@ -99,7 +115,30 @@ class PyptoError(Exception):
             parts.append(self.source.snippet())
         if self.fix:
             parts.append(f"  fix: {self.fix}")
+        if self.others:
+            parts.append(f"\nand {len(self.others)} more:")
+            parts += [f"\n{other.render()}" for other in self.others[:_MOST_SHOWN]]
+        if len(self.others) > _MOST_SHOWN:
+            parts.append(f"\n... and {len(self.others) - _MOST_SHOWN} more, in `error.others`")
         return "\n".join(parts)
+
+
+_MOST_SHOWN = 9
+"""How many further errors the text of one shows."""
+
+
+def together(errors: Sequence[PyptoError]) -> PyptoError:
+    """Several independent errors as one: the first, with the others listed.
+
+    >>> error = together([BodyError("PL101", "a `while` loop", fix="pl.range"), BodyError("PL108", "a lambda", fix="a def")])
+    >>> error.code, [other.code for other in error.others]
+    ('PL101', ['PL108'])
+    """
+    first, *rest = [part for error in errors for part in (error, *error.others)]
+    for part in rest:
+        part.others = ()
+    first.others = tuple(rest)
+    return first
 
 
 class BodyError(PyptoError):

@@ -44,9 +44,13 @@ class Platform:
       name: the name users write in `platform=`.
       capacity: bytes a kernel may use of each on-chip space.
       paths: the pairs (from, to) between which data can be moved.
+      crossings: further pairs, between the cube and the vector unit, that the compiler moves data between by way of global memory.
       row_align: bytes a row of a tile is a multiple of.
       address_align: bytes every on-chip address is a multiple of.
       fractal: elements that m, n and k of a cube operand are multiples of.
+      most_rows: rows of a tile that one load fills, per space.
+      most_extent: m, n and k of one product of operands that are in LEFT and RIGHT already.
+      most_repeats: blocks one instruction repeats over.
       gm_granule: bytes of one efficient access to global memory.
       cube_cores, vector_cores: cores of one device.
       pto_arch: what the assembler calls it.
@@ -58,9 +62,13 @@ class Platform:
     name: str
     capacity: dict[Space, int]
     paths: frozenset[Path]
+    crossings: frozenset[Path]
     row_align: int
     address_align: int
     fractal: int
+    most_rows: dict[Space, int]
+    most_extent: int
+    most_repeats: int
     gm_granule: int
     cube_cores: int
     vector_cores: int
@@ -72,6 +80,14 @@ class Platform:
     def moves(self, source: Space, target: Space) -> bool:
         """Whether one instruction moves data from `source` to `target`."""
         return source is target or (source, target) in self.paths
+
+    def carries(self, source: Space, target: Space) -> bool:
+        """Whether a program may move data from `source` to `target`: in one instruction, or across the units."""
+        return self.moves(source, target) or (source, target) in self.crossings
+
+    def targets(self, source: Space) -> tuple[Space, ...]:
+        """The on-chip spaces a program may move data to from `source`, in the order of the table."""
+        return tuple(s for s in Space if s is not Space.DDR and s is not source and s in self.capacity and self.carries(source, s))
 
 
 _A2A3_PATHS: frozenset[Path] = frozenset(
@@ -86,6 +102,8 @@ _A2A3_PATHS: frozenset[Path] = frozenset(
         (Space.ACC, Space.DDR),
     }
 )
+# A mixed kernel hands tiles from one unit to the other: the accumulator to the vector unit, a vector tile to the cube's operands.
+_CROSSINGS: frozenset[Path] = frozenset({(Space.ACC, Space.VEC), (Space.VEC, Space.MAT), (Space.VEC, Space.LEFT), (Space.VEC, Space.RIGHT)})
 _A5_PATHS = _A2A3_PATHS | {
     (Space.VEC, Space.MAT),
     (Space.ACC, Space.VEC),
@@ -138,9 +156,13 @@ _A2A3 = Platform(
         Space.BIAS: 1 * KIB,
     },
     paths=_A2A3_PATHS,
+    crossings=_CROSSINGS,
     row_align=32,
     address_align=32,
     fractal=16,
+    most_rows={Space.VEC: 4095, Space.MAT: 16384},
+    most_extent=4095,
+    most_repeats=255,
     gm_granule=512,
     cube_cores=24,
     vector_cores=48,
@@ -161,9 +183,13 @@ _A5 = Platform(
         Space.RIGHT_SCALE: 4 * KIB,
     },
     paths=_A5_PATHS,
+    crossings=_CROSSINGS,
     row_align=32,
     address_align=32,
     fractal=16,
+    most_rows={Space.VEC: 4095, Space.MAT: 16384},
+    most_extent=4095,
+    most_repeats=255,
     gm_granule=128,
     cube_cores=36,
     vector_cores=72,

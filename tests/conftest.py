@@ -1,10 +1,27 @@
-"""What all tests share: snapshots of texts, and property tests that draw the same examples every time."""
+"""What all tests share: snapshots of texts, property tests that draw the same examples every time, and tiles of any shape.
+
+A kernel is held to the limits of its platform, whose rows are 32 bytes and whose matrices are 16 by 16. Most tests are about
+something else and say it in four numbers: they run on the default chip with these limits taken away (its instructions, dtypes, casts
+and memory stay). A test or module marked `limits` runs on the chip as it is, and so does every test that names a platform.
+"""
+
+from dataclasses import replace
 
 import hypothesis
+import pytest
 
+from pypto.platform import PLATFORMS
 from tests.snapshots import golden, pytest_addoption, pytest_configure
 
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
 __all__ = ["golden", "pytest_addoption", "pytest_configure"]
+
+TILES_OF_ANY_SHAPE = replace(PLATFORMS["a2a3sim"], row_align=1, fractal=1)
+
+
+@pytest.fixture(autouse=True)
+def _tiles_of_any_shape(request, monkeypatch):
+    if request.node.get_closest_marker("limits") is None:
+        monkeypatch.setitem(PLATFORMS, "a2a3sim", TILES_OF_ANY_SHAPE)

@@ -59,8 +59,8 @@ class Golden:
         name = re.sub(r"[^\w.-]+", "-", request.node.name.removeprefix("test_")).strip("-")
         self.path = self.snapshots.folder / request.path.stem / f"{name}.txt"
 
-    def check(self, text: str) -> None:
-        """Compare a text with the snapshot, or write the snapshot."""
+    def check(self, text: str, why: str = "") -> None:
+        """Compare a text with the snapshot, or write the snapshot; `why` is what to know before rewriting it."""
         self.snapshots.read.add(self.path)
         if self.update:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ class Golden:
         want = self.path.read_text().removesuffix("\n")
         if text != want:
             changes = difflib.unified_diff(want.splitlines(), text.splitlines(), str(self.path.name), "this run", lineterm="")
-            pytest.fail("\n".join([*changes, "pytest --update-golden rewrites the snapshot"]), pytrace=False)
+            pytest.fail("\n".join(filter(None, [*changes, why, "pytest --update-golden rewrites the snapshot"])), pytrace=False)
 
 
 _KEY = pytest.StashKey[Snapshots]()

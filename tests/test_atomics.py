@@ -224,4 +224,4 @@ def test_bf16_is_added_on_a2a3_and_not_on_a5():
     assert (out == 4).all()
     with pypto.override(platform="a5"), pytest.raises(PyptoError) as caught:
         adds_blocks(x, out)
-    assert caught.value.code == "PL305"
+    assert caught.value.code == "PL406"

@@ -93,7 +93,7 @@ def test_the_printed_tile_program_shows_the_hops() -> None:
 def test_a_cast_without_a_chain_is_an_error_that_writes_the_hops() -> None:
     with pytest.raises(pypto.PyptoError) as caught:
         _cast_kernel("INT32", "BF16").lower()
-    assert caught.value.code == "PL305"
+    assert caught.value.code == "PL406"
     assert "pl.cast(x, b" in caught.value.source.text
     assert "pl.cast(pl.cast(x, pl.FP32), pl.BF16)" in caught.value.fix
 

@@ -19,6 +19,8 @@ import pytest
 
 from pypto.errors import PyptoError
 
+pytestmark = pytest.mark.limits
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = sorted(

@@ -17,6 +17,8 @@ from pypto.core.avals import TileAval
 from pypto.platform import Space, platform_of
 from pypto.testing import compare
 
+pytestmark = pytest.mark.limits
+
 FOLDER = Path(__file__).parent.parent / "docs" / "examples"
 EXAMPLES = sorted(file for file in FOLDER.glob("*.py") if file.name != "demo.py" and not file.name.startswith("_"))
 A2A3 = platform_of("a2a3")

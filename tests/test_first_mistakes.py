@@ -156,5 +156,5 @@ def adds_long_integers(x: pl.Tensor[[4, 8], pl.INT64], out: pl.Out[pl.Tensor[[4,
 def test_the_cast_suggested_for_a_dtype_the_chip_lacks_is_the_widest_of_its_kind():
     with pytest.raises(PyptoError) as caught:
         adds_long_integers.lower()
-    assert caught.value.code == "PL305"
+    assert caught.value.code == "PL406"
     assert "pl.INT32" in caught.value.fix

@@ -18,6 +18,8 @@ from pypto.errors import CODES, BodyError, CallError, InternalError, NumericsErr
 from pypto.platform import PLATFORMS, Platform, Space, platform_of
 from pypto.source import Frame, Source, resolve, user_frame, user_source
 
+pytestmark = pytest.mark.limits
+
 # Source places
 
 

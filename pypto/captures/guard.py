@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import dis
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -90,6 +90,15 @@ class _Scope:
         value = self._globals.get(name, UNSET)
         return self._builtins.get(name, UNSET) if value is UNSET else value
 
+    def expression(self, kind: str, name: str) -> tuple[str, dict[str, Any]]:
+        """As `value`, as the text of an expression and what its names stand for; `{n}` makes the names different ones."""
+        if kind == "deref":
+            found = self.value(kind, name)
+            return ("cell{n}.cell_contents", {"cell": self._cells[name]}) if found is not UNSET else ("None", {})
+        if name in self._globals or name not in self._builtins:
+            return f"names{{n}}.get({name!r}, unset{{n}})", {"names": self._globals, "unset": UNSET}
+        return f"names{{n}}.get({name!r}, builtins{{n}}.get({name!r}))", {"names": self._globals, "builtins": self._builtins}
+
 
 class Guard:
     """The compiled chains of one function. `snapshot` gives the part of a cache key that they stand for."""
@@ -139,6 +148,44 @@ class Guard:
         finally:
             self._running.now = False
         return tuple(out)
+
+    def watch(self) -> Callable[[], bool]:
+        """A quick test of whether `snapshot` would give what it gives now.
+
+        It compares identities. Where a captured object can change and stay the same object, it takes the snapshot itself.
+        """
+        if getattr(self._running, "watched", False):
+            return lambda: True  # kernels that call each other: the one asked first holds the rest
+        self._running.watched = True
+        try:
+            tests = [self._test(place, path) for place in self._places for path in place.paths]
+        finally:
+            self._running.watched = False
+        if None in tests:
+            now = self.snapshot()
+            return lambda: self.snapshot() == now
+        names, parts = {}, {}
+        for n, test in enumerate(t for t in tests if t is not None):
+            text, values = test
+            key = (text, *map(id, values.values()))
+            if key not in parts:
+                parts[key] = text.format(n=n)
+                names.update((f"{name}{n}", value) for name, value in values.items())
+        return eval(f"lambda: {' and '.join(parts.values()) or 'True'}", names)  # written here, from fixed pieces
+
+    def _test(self, place: _Place, path: Chain) -> tuple[str, dict[str, Any]] | None:
+        """An expression that is true while a chain leads to the object it leads to now; None if that is not enough."""
+        root = self._scope.value(place.kind, place.name)
+        value = _follow(root, path)
+        fixed = type(value) in ATOMS or only_identity(value)
+        inner = getattr(type(value), "__pypto_watch__", None)
+        if not fixed and inner is None:
+            return None
+        text, values = self._scope.expression(place.kind, place.name)
+        if not is_pypto(root) and path:
+            text, values = f"follow{{n}}({text}, path{{n}})", {**values, "follow": _follow, "path": path}
+        text, values = f"{text} is value{{n}}", {**values, "value": value}
+        return (text, values) if fixed or inner is None else (f"{text} and inner{{n}}()", {**values, "inner": inner(value)})
 
     def key(self, value: object) -> Key:
         """The key of a value given to the function rather than captured by it: of an object, what it holds."""

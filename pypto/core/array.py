@@ -151,7 +151,7 @@ class _Gone:
         self._aval = aval
 
     def __getattr__(self, name: str) -> Any:
-        raise CallError("PL608", f"this array, {self._aval}, was donated to a function and is gone", fix="use what the function returned")
+        raise CallError("PL612", f"this array, {self._aval}, was donated to a function and is gone", fix="use what the function returned")
 
 
 class Array(ArrayMethods):
@@ -186,6 +186,14 @@ class Array(ArrayMethods):
     def aval(self) -> Aval:
         return self._aval
 
+    @classmethod
+    def adopt(cls, data: np.ndarray, aval: Aval) -> Array:
+        """An array that takes over memory nobody else writes to, of the shape and storage `aval` says: nothing is copied."""
+        made = cls.__new__(cls)
+        data.flags.writeable = False
+        made._data, made._aval = data, aval
+        return made
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self._aval.shape  # type: ignore[return-value]
@@ -199,7 +207,7 @@ class Array(ArrayMethods):
         return self.aval.dtype
 
     def delete(self) -> None:
-        """Let go of the data: whoever uses the array from now on gets PL608. `jit` does it to donated arguments."""
+        """Let go of the data: whoever uses the array from now on gets PL612. `jit` does it to donated arguments."""
         self._data = _Gone(self._aval)  # type: ignore[assignment]
 
     def is_deleted(self) -> bool:

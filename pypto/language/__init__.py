@@ -132,7 +132,7 @@ from pypto.language.spelled import (
 from pypto.language.spelled import (
     get_block_num as _get_block_num,
 )
-from pypto.language.types import InOut, Out, Scalar, Tensor, Tile, dynamic
+from pypto.language.types import RUNTIME, InOut, Out, Scalar, Tensor, Tile, dynamic
 from pypto.lax import (
     abs,
     add,
@@ -207,3 +207,5 @@ tile = _Namespace(
     transpose_view=_transpose_view,
     MaskPattern=_MaskPattern,
 )
+
+import pypto.runtime.compiling as _compiling  # noqa: E402  # gives kernels their compile()

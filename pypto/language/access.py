@@ -11,7 +11,8 @@ from pypto.core.avals import TENSOR, RefAval, scalar, show_shape
 from pypto.core.index import Dim, Index, dim
 from pypto.core.ir import Literal
 from pypto.dtypes import DType
-from pypto.errors import OutputError, ShapeError, TaskError
+from pypto.errors import ShapeError, TaskError
+from pypto.language.front import undeclared
 from pypto.language.types import Symbol
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, index_of
 from pypto.lax.memory import dropped
@@ -318,15 +319,6 @@ def check_direction(trace: PlTrace, target: RefValue) -> None:
         if not trace.undeclared_writes:
             raise undeclared(parameter.name)
         trace.device_writes.setdefault(parameter.name, user_frame())
-
-
-def undeclared(name: str, at: Any = None) -> OutputError:
-    return OutputError(
-        "PL203",
-        f"a store into `{name}`, which is declared an input: it would never reach the caller",
-        fix=f'annotate `{name}` with pl.Out[...] or pl.InOut[...]; for device-resident caches @pl.jit(undeclared_writes="device")',
-        at=at,
-    )
 
 
 # ---- other views -------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,13 @@ import numpy as np
 
 from pypto import numerics
 from pypto.core.array import Array, to_numpy
-from pypto.core.avals import Aval, RefAval, scalar
+from pypto.core.avals import ArrayAval, Aval, RefAval, scalar
 from pypto.dtypes import DType, dtype_of
-from pypto.errors import CallError, OutputError, PyptoError, warn
-from pypto.interpreters.values import Buffer, Ref, Value, boxes
+from pypto.errors import CallError, PyptoError
+from pypto.interpreters.values import Buffer, Ref, Value
+from pypto.language.front import resident
 from pypto.language.types import IN, INOUT, OUT, ScalarType, Symbol, TensorType
+from pypto.language.unwritten import check_written
 from pypto.source import Source
 
 
@@ -63,6 +64,10 @@ class Signature:
                 raise CallError("PL601", f"`{key}` is given twice to {self.name}()", fix=self._usage())
             given[key] = value
         return [given.get(p.name, self._missing(p) if p.name not in given else None) for p in self.parameters]
+
+    def has(self, name: str) -> bool:
+        """Whether a parameter is called that."""
+        return any(p.name == name for p in self.parameters)
 
     def _missing(self, p: Parameter) -> Any:
         if p.default is not inspect.Parameter.empty:
@@ -133,26 +138,35 @@ def _argument(signature: Signature, p: Parameter, given: Any) -> Argument:
     if isinstance(p.type, ScalarType):
         return Argument(p, given, _scalar(signature, p, given, p.type.dtype), scalar(p.type.dtype))
     if p.type is None:
-        if is_array(given):
-            raise CallError(
-                "PL602",
-                f"`{p.name}` of {signature.name}() has no annotation but got an array",
-                fix=f"{p.name}: pl.Tensor, or pl.Tensor[[..], dtype]",
-            )
-        try:
-            hash(given)
-        except TypeError:
-            raise CallError(
-                "PL602",
-                f"`{p.name}` of {signature.name}() is a {type(given).__name__}, which cannot be part of the program's key",
-                fix="pass a tuple or a frozen dataclass",
-            ) from None
+        check_plain(signature, p, given)
         return Argument(p, given, None, None, given)
     if given is OMITTED:
         return Argument(p, given, None, None)
     array = _tensor(signature, p, given)
     aval = RefAval(p.type.dims if p.type.dims is not None else array.shape, dtype_of(array.dtype), direction=p.type.direction)
     return Argument(p, given, array, aval)
+
+
+def check_plain(signature: Signature, p: Parameter, given: Any) -> None:
+    """A parameter without an annotation takes plain Python values that can be part of a key.
+
+    Errors:
+      PL602 for an array, and for a value without a hash.
+    """
+    if is_array(given):
+        raise CallError(
+            "PL602",
+            f"`{p.name}` of {signature.name}() has no annotation but got an array",
+            fix=f"{p.name}: pl.Tensor, or pl.Tensor[[..], dtype]",
+        )
+    try:
+        hash(given)
+    except TypeError:
+        raise CallError(
+            "PL602",
+            f"`{p.name}` of {signature.name}() is a {type(given).__name__}, which cannot be part of the program's key",
+            fix="pass a tuple or a frozen dataclass",
+        ) from None
 
 
 def is_array(x: Any) -> bool:
@@ -184,6 +198,8 @@ def _element(given: Any) -> bool | int | float | None:
 def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
     assert isinstance(p.type, TensorType)
     where = f"`{p.name}` of {signature.name}()"
+    if getattr(given, "__pypto_resident__", False):
+        raise resident(given, where)
     if not is_array(given) and not isinstance(given, list | tuple | np.generic | int | float):
         raise CallError("PL602", f"{where} is a tensor, got {type(given).__name__}", fix="pass a NumPy, JAX or torch array")
     if isinstance(given, np.ma.MaskedArray):
@@ -340,7 +356,7 @@ def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:
     buffers = {v.buffer.name: v.buffer for v in values if isinstance(v, Ref)}
     for a in call.arguments:
         if a.parameter.is_output:
-            _check_written(signature, buffers[a.parameter.name])
+            check_written(signature.name, signature.source, buffers[a.parameter.name])
     results, omitted = [], []
     for a in call.arguments:
         if not a.parameter.is_output:
@@ -348,7 +364,7 @@ def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:
         buffer = buffers[a.parameter.name]
         assert a.array is not None and a.aval is not None
         if a.given is OMITTED:
-            omitted.append(Array(buffer.data, a.aval.dtype))
+            omitted.append(Array.adopt(buffer.data, ArrayAval(buffer.data.shape, a.aval.dtype)))
             continue
         if buffer.data is a.array:  # written in place
             results.append(a.given)
@@ -360,28 +376,3 @@ def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:
         results.append(a.given)
     chosen = omitted or results
     return chosen[0] if len(chosen) == 1 else tuple(chosen) if chosen else None
-
-
-def _check_written(signature: Signature, buffer: Buffer) -> None:
-    if buffer.written is None or buffer.written.all() or buffer.written.size == 0:
-        return
-    if not buffer.written.any():
-        raise OutputError(
-            "PL202",
-            f"no element of output `{buffer.name}` of {signature.name}() was written in this call",
-            fix="check the bounds of the loops around its stores",
-            at=signature.source,
-        )
-    missing = ~buffer.written
-    warn(
-        "PL204",
-        f"{_regions(buffer.name, missing)} never written by {signature.name}() ({int(missing.sum())} of {missing.size} elements)",
-        fix="cover the tail: a loop over range(n // T) leaves n % T; the caller's array keeps what it had there",
-        at=signature.source,
-    )
-
-
-def _regions(name: str, missing: np.ndarray, most: int = 4) -> str:
-    """The first few boxes of a region, as the subject of a sentence."""
-    found = [f"`{name}{box}`" for box in itertools.islice(boxes(missing), most + 1)]
-    return f"{', '.join(found[:most])}{' and more' if len(found) > most else ''} {'was' if len(found) == 1 else 'were'}"

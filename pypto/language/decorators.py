@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from types import FunctionType
 from typing import Any
 
@@ -15,19 +15,21 @@ from pypto.core.avals import RefAval, ScalarAval, show_shape
 from pypto.core.index import Dim
 from pypto.core.ir import Jaxpr, Literal, rename
 from pypto.core.trace import EVAL, VarTracer, current_trace, tracing
-from pypto.errors import BodyError, CallError, OutputError, ShapeError, warn
+from pypto.errors import BodyError, CallError, OutputError, ShapeError
 from pypto.interpreters.reference import Machine
-from pypto.language import access, calls
+from pypto.language import access, calls, samples
 from pypto.language.calls import OMITTED, Call, Parameter, Signature
 from pypto.language.eager import EagerRuntime, EagerTrace
-from pypto.language.launching import MOST, Quick, layout, quick
+from pypto.language.front import Front, configured
+from pypto.language.launching import MISS, Launches
 from pypto.language.rewrite import Staged, rewrite
 from pypto.language.scopes import At, Level
 from pypto.language.staging import StagingRuntime
 from pypto.language.trace import PlTrace
-from pypto.language.types import ScalarType, TensorType, annotation_of
+from pypto.language.types import TensorType, annotation_of
 from pypto.language.values import RefValue, TileValue, Unset, Value
-from pypto.source import Frame, Source, user_locals, user_source
+from pypto.platform import platform_of
+from pypto.source import Frame, user_locals, user_source
 from pypto.tile import Program, lower_program
 from pypto.tile.outputs import check_outputs
 
@@ -46,7 +48,7 @@ class NoResult(Unset):
         )
 
 
-class Kernel:
+class Kernel(Front):
     """A decorated function. Calling it runs it; inside another kernel's body it becomes part of that kernel.
 
     Attributes:
@@ -66,7 +68,7 @@ class Kernel:
         self._signature: Signature | None = None
         self._named = _named_in_strings(fn)
         self._programs: dict[Any, Program] = {}
-        self._quick: dict[Any, Quick] = {}
+        self._launches = Launches(self.guard)
         self._device_writes: set[str] = set()
 
     def __repr__(self) -> str:
@@ -74,6 +76,9 @@ class Kernel:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def __pypto_watch__(self) -> Callable[[], bool]:
+        return self.guard.watch()
 
     def __pypto_guard__(self) -> Any:
         return (self.kind, self.guard.snapshot())
@@ -107,11 +112,11 @@ class Kernel:
     # ---- calling ----
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._launches.known and not kwargs and (result := self._launches(args)) is not MISS:
+            return result
+        if "config" in kwargs and not self.signature.has("config"):
+            return configured(self, args, kwargs)
         trace = current_trace()
-        if self._quick and trace is EVAL and not kwargs:
-            known = self._quick.get(layout(args))
-            if known is not None and known.fits(self.guard.snapshot()) and known.run(args):
-                return known.result(args)
         if isinstance(trace, PlTrace):
             return self._inside(trace, args, kwargs)
         if trace is not EVAL:
@@ -146,25 +151,18 @@ class Kernel:
             Machine(program.bodies, check=False).run(program.orchestration, self._values(call, check=False))
 
         values = calls.to_compiled_values(
-            call, compiled.parameters, may_fail=bool(compiled.sites), undeclared_writes=self.undeclared_writes is not None
+            call, compiled.parameters, may_fail=compiled.may_fail, undeclared_writes=self.undeclared_writes is not None
         )
-        compiled.run(values, again)
-        self._remember(compiled, call)
+        compiled.run(values, again, threads=config.current().threads or 0)
+        if self.undeclared_writes is None:
+            self._launches.remember(compiled, call)
         return calls.write_back(self.signature, call, values)
-
-    def _remember(self, compiled: Any, call: Call) -> None:
-        """Let the next call like this one skip what this one has checked."""
-        known = None if self.undeclared_writes is not None else quick(compiled, self.guard.snapshot(), call)
-        if known is not None:
-            if len(self._quick) >= MOST:
-                self._quick.clear()
-            self._quick[layout(tuple(a.given for a in call.arguments))] = known
 
     def _values(self, call: Call, *, check: bool) -> list[Any]:
         return calls.to_values(call, check=check, undeclared_writes=self.undeclared_writes is not None)
 
     def _program(self, call: Call) -> Program:
-        key = (call.key, self.guard.snapshot(), config.current().platform)
+        key = (call.key, self.guard.snapshot(), platform_of(config.current().platform))
         program = self._programs.get(key)
         if program is None:
             avals = [a.aval if a.aval is not None else a.static for a in call.arguments]
@@ -172,32 +170,22 @@ class Kernel:
         return program
 
     def _lower(self, avals: list[Any]) -> Program:
-        return lower_program(self._trace(avals), platform=config.current().platform)
+        return lower_program(self.traced(avals), platform=config.current().platform)
 
     # ---- inspection ----
 
     def trace(self, *args: Any, **kwargs: Any) -> Jaxpr:
         """The body as a jaxpr at the ref level. Without arguments, the annotations give shapes and dtypes."""
-        return self._trace(self._avals(args, kwargs))
+        return self.traced(self._avals(args, kwargs))
 
     def lower(self, *args: Any, **kwargs: Any) -> Program:
         """The tile program: in-core kernels and the orchestration that launches them. `print` shows it."""
+        if "config" in kwargs and not self.signature.has("config"):
+            return configured(self.lower, args, kwargs)
         return self._lower(self._avals(args, kwargs))
 
     def _avals(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        if args or kwargs:
-            return [a.aval if a.aval is not None else a.static for a in self._bind(args, kwargs).arguments]
-        avals: list[Any] = []
-        for p in self.signature.parameters:
-            if isinstance(p.type, ScalarType):
-                avals.append(ScalarAval((), p.type.dtype))
-            elif isinstance(p.type, TensorType) and p.type.dims is not None and p.type.dtype is not None:
-                avals.append(RefAval(p.type.dims, p.type.dtype, direction=p.type.direction))
-            elif p.default is not inspect.Parameter.empty:
-                avals.append(p.default)
-            else:
-                raise CallError("PL601", f"`{p.name}` has no shape and dtype in its annotation", fix=f"{self.fn.__name__}.lower(arrays...)")
-        return avals
+        return samples.avals(self.signature, samples.named(self.signature, args, kwargs))
 
     def eager(self, *args: Any, **kwargs: Any) -> Any:
         """Run the same body at once, statement by statement: prints show numbers and a debugger can step through it."""
@@ -210,13 +198,15 @@ class Kernel:
             traced = [t for t in inputs if isinstance(t, Value)]
             machine.env.update({t.var: v for t, v in zip(traced, values, strict=True)})
             self._execute(EagerRuntime(trace, self._outputs(inputs)), inputs)
-        self._report_device_writes(trace.device_writes)
+        self.report_device_writes(self.fn.__name__, trace.device_writes, None)
         return calls.write_back(self.signature, call, values)
 
     # ---- tracing ----
 
-    def _trace(self, avals: list[Any]) -> Jaxpr:
-        trace = PlTrace(in_core=False, undeclared_writes=self.undeclared_writes is not None)
+    def traced(self, avals: list[Any], device_writes: Collection[str] | None = ()) -> Jaxpr:
+        """The body for these abstract values (and plain Python values); `device_writes` names parameters that are on a device."""
+        device_writes = None if self.undeclared_writes is not None else device_writes
+        trace = PlTrace(in_core=False, undeclared_writes=device_writes is None or bool(device_writes))
         with tracing(trace):
             inputs = self._inputs(trace, avals)
             runtime = StagingRuntime(trace, self._outputs(inputs))
@@ -229,20 +219,9 @@ class Kernel:
         jaxpr = Jaxpr(tuple(t.var for t in traced), tuple(trace.scope.eqns), (), self.fn.__name__)
         if trace.aliases:
             jaxpr = rename(jaxpr, {v: _final(trace, v) for v in trace.aliases})
-        self._report_device_writes(check_outputs(jaxpr, self.staged.source, undeclared_writes=trace.undeclared_writes))
+        found = check_outputs(jaxpr, self.staged.source, undeclared_writes=trace.undeclared_writes)
+        self.report_device_writes(self.fn.__name__, found, device_writes)
         return jaxpr
-
-    def _report_device_writes(self, found: Mapping[str, Frame | Source | None]) -> None:
-        """PL203 as a warning, once per parameter: a write that `undeclared_writes="device"` allows is not copied back."""
-        for name, at in found.items():
-            if name not in self._device_writes:
-                self._device_writes.add(name)
-                warn(
-                    "PL203",
-                    f"`{name}` of {self.fn.__name__}() is declared an input and written on the device: nothing is copied back",
-                    fix=f"annotate `{name}` with pl.InOut[...] if the caller is to see it",
-                    at=at,
-                )
 
     def _inputs(self, trace: PlTrace, avals: list[Any]) -> list[Any]:
         inputs: list[Any] = []

@@ -104,6 +104,15 @@ def _extent(d: Any) -> Extent:
     return int(d)
 
 
+class _RunTime:
+    def __repr__(self) -> str:
+        return "pl.RUNTIME"
+
+
+RUNTIME = _RunTime()
+"""In place of a scalar's value where a kernel is compiled: it comes with each dispatch. All scalars do; this says so."""
+
+
 class _Subscripted(type):
     """Makes `pl.Tensor[[..], dtype]` a value, while bare `pl.Tensor` stays a class."""
 

@@ -56,6 +56,12 @@ def sample_values(dtype: DType, shape: tuple[int, ...], seed: int = 0, domain: t
     return rng.integers(max(low, 0) if dtype in UNSIGNED else low, high, shape).astype(dtype.storage)
 
 
+def sample_indices(shape: tuple[int, ...], extent: int, seed: int = 0) -> np.ndarray:
+    """INT32 positions along an axis, in no order and some of them twice; made without a generator, so they are the same for ever."""
+    k = np.arange(int(np.prod(shape)), dtype=np.int64) + seed
+    return ((k * k * 5 + 3 * k) % extent).astype(np.int32).reshape(shape)
+
+
 # ---- shapes, dtypes and valid regions of elementwise ops ---------------------------------------------------------
 
 

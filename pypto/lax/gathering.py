@@ -19,7 +19,7 @@ from pypto.errors import ShapeError
 from pypto.interpreters.batching import axis_option
 from pypto.interpreters.rules import linear, pullback
 from pypto.lax.compare import COMPARISONS
-from pypto.lax.families import Sample, check_accepts, computed, movement, result_aval, sample_values
+from pypto.lax.families import Sample, check_accepts, computed, movement, result_aval, sample_indices, sample_values
 from pypto.lax.placed_rules import along_transpose, flat_transpose
 
 GATHERED = frozenset({dtypes.FP16, dtypes.FP32, dtypes.INT16, dtypes.INT32})
@@ -120,10 +120,6 @@ def index_samples(make: Callable[[np.ndarray, int], tuple[tuple[Any, ...], dict[
     return samples
 
 
-def random_index(shape: tuple[int, ...], extent: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, extent, shape).astype(np.int32)
-
-
 def _along_faults(x: np.ndarray, index: np.ndarray, *, axis: int) -> Fault:
     return outside(1, outside_mask(index, x.shape[axis]), x.shape[axis], f"axis {axis} of {{first}}")
 
@@ -132,7 +128,7 @@ def _along_faults(x: np.ndarray, index: np.ndarray, *, axis: int) -> Fault:
     jvp=linear(0),
     transpose=pullback(along_transpose),
     batching=axis_option("axis"),
-    samples=index_samples(lambda x, i: ((x, random_index((x.shape[0], 3), x.shape[1], i)), {"axis": 1})),
+    samples=index_samples(lambda x, i: ((x, sample_indices((x.shape[0], 3), x.shape[1], i)), {"axis": 1})),
     abstract=_gather_along_aval,
     valid=lambda x, index, **_: index,
     taint=lambda taints, arrays, params: _indexed_taint(_gather_along, taints, arrays, params),
@@ -179,7 +175,7 @@ def _gather_flat_aval(x: Aval, index: Aval) -> Aval:
 @movement(
     jvp=linear(0),
     transpose=pullback(flat_transpose),
-    samples=index_samples(lambda x, i: ((x, random_index((2, 3), x.size, i)), {})),
+    samples=index_samples(lambda x, i: ((x, sample_indices((2, 3), x.size, i)), {})),
     abstract=_gather_flat_aval,
     valid=lambda x, index: index,
     taint=lambda taints, arrays, params: _indexed_taint(lambda x, index: picked(np.ravel(x), index), taints, arrays, params),

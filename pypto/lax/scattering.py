@@ -19,7 +19,7 @@ from pypto.dtypes import DType
 from pypto.errors import ShapeError
 from pypto.interpreters.batching import axis_option
 from pypto.interpreters.rules import linear, pullback
-from pypto.lax.families import Sample, check_accepts, movement, sample_values
+from pypto.lax.families import Sample, check_accepts, movement, sample_indices, sample_values
 from pypto.lax.gathering import check_along, outside_mask, positions_along
 from pypto.lax.placed_rules import scatter_along_transpose, scatter_flat_transpose, scatter_rows_transpose
 
@@ -83,7 +83,7 @@ def _samples(axis: bool) -> list[Sample]:
         for i, (rows, columns) in enumerate(((1, 8), (8, 1), (1, 1), (3, 5))):
             x, source = sample_values(d, (rows, columns), seed=i), sample_values(d, (rows, 2), seed=i + 9)
             extent = columns if axis else x.size
-            index = np.random.default_rng(i).integers(0, extent, source.shape).astype(_index_dtype(d))
+            index = sample_indices(source.shape, extent, i).astype(_index_dtype(d))
             made.append(((x, index, source), {"axis": 1}) if axis else ((x, source, index), {}))
     return made
 

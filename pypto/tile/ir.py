@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pypto.core.ir import Jaxpr
 from pypto.core.printer import show
+from pypto.platform import platform_of
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.launch import Compiled, Fallback
@@ -41,12 +42,14 @@ class Program:
       orchestration: a jaxpr over buffers and scalars; every piece of work is a `call` or a `copy`.
       kernels: the in-core kernels, in the order of their first launch.
       platform: what it was lowered for.
+      traced: the program it was lowered from, at the ref level; None where that is not known.
     """
 
     name: str
     orchestration: Jaxpr
     kernels: tuple[KernelBody, ...]
     platform: str
+    traced: Jaxpr | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def bodies(self) -> dict[str, Jaxpr]:
@@ -60,9 +63,15 @@ class Program:
 
         return compile_program(self.orchestration, self.bodies)
 
+    @property
+    def limits_checked(self) -> bool:
+        """Whether the program was held to the limits of a chip; for `platform="cpu"` it was not."""
+        return platform_of(self.platform).checked
+
     def as_text(self, *, lines: bool = False) -> str:
         """The program as text: the orchestration, then each kernel; with the user's lines on request."""
-        parts = [f"program {self.name} for {self.platform}", "", show(self.orchestration, lines=lines)]
+        unchecked = "" if self.limits_checked else ", no limits checked"
+        parts = [f"program {self.name} for {self.platform}{unchecked}", "", show(self.orchestration, lines=lines)]
         for k in self.kernels:
             marks = [k.unit, *(["per block"] if k.blocks else []), *(f"{name}={value}" for name, value in k.options)]
             parts += ["", f"# {', '.join(marks)}", show(k.jaxpr, lines=lines)]

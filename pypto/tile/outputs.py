@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pypto.core.avals import RefAval
@@ -36,11 +37,13 @@ def handle_edges(jaxpr: Jaxpr) -> dict[Var, list[Var]]:
     return back
 
 
-def written(jaxpr: Jaxpr) -> dict[Var, Eqn]:
-    """Every handle something may be written through, with one equation that does."""
+def written(jaxpr: Jaxpr, kernels: Mapping[str, Jaxpr] | None = None) -> dict[Var, Eqn]:
+    """Every handle something may be written through, with one equation that does; `kernels` are the bodies that calls launch."""
     back = handle_edges(jaxpr)
     found: dict[Var, Eqn] = {}
     work = [(e.ins[i], e) for e in jaxpr.walk() for i in e.op.writes]
+    inside = {name: [i for i, v in enumerate(k.invars) if v in written(k)] for name, k in (kernels or {}).items()}
+    work += [(e.ins[i], e) for e in jaxpr.walk() if e.op.name == "call" for i in inside.get(e.params["kernel"], ())]
     while work:
         var, eqn = work.pop()
         if isinstance(var, Var) and var not in found:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from pypto import config
 from pypto.core.ir import Jaxpr
 from pypto.errors import InternalError
+from pypto.logs import LOGGER
 from pypto.platform import platform_of
 from pypto.tile.ir import Program
 
@@ -50,23 +52,39 @@ def _passes() -> tuple[Pass, ...]:
     return (promote_cells, needless_loads, expand_composites, dead_code)
 
 
-def lower_program(jaxpr: Jaxpr, platform: str) -> Program:
-    """Run the passes and outline the regions; with `config.verify` the verifier runs around each of them."""
+def stages(jaxpr: Jaxpr, platform: str, passes: Sequence[Pass] | None = None) -> Iterator[tuple[str, Jaxpr | Program]]:
+    """The program after each pass, with the pass's name, starting with `traced`, the program as given. The last is the tile program.
+
+    Args:
+      passes: in place of the usual ones between tracing and legalisation.
+    """
     from pypto.tile.passes.legal import legalise
     from pypto.tile.passes.outline import outline
+
+    yield "traced", jaxpr
+    for p in _passes() if passes is None else passes:
+        jaxpr = p(jaxpr)
+        yield p.name, jaxpr
+    jaxpr = legalise(jaxpr, platform_of(platform))
+    yield "legalise", jaxpr
+    yield "outline", outline(jaxpr, platform)
+
+
+def lower_program(jaxpr: Jaxpr, platform: str) -> Program:
+    """Run the passes and outline the regions; with `config.verify` the verifier runs around each of them."""
     from pypto.tile.verify import verify, verify_jaxpr
 
     checked = config.current().verify
-    for p in _passes():
-        if checked:
-            verify_jaxpr(jaxpr)
-        jaxpr = p(jaxpr)
-    if checked:
-        verify_jaxpr(jaxpr)
-    jaxpr = legalise(jaxpr, platform_of(platform))
-    if checked:
-        verify_jaxpr(jaxpr)
-    program = outline(jaxpr, platform)
-    if checked:
-        verify(program)
-    return program
+    stage: Jaxpr | Program = jaxpr
+    began = time.perf_counter()
+    for name, stage in stages(jaxpr, platform):
+        now = time.perf_counter()
+        LOGGER.debug("%s: %s, %.3f ms", jaxpr.name, name, (now - began) * 1e3)
+        began = now
+        if checked and isinstance(stage, Jaxpr):
+            verify_jaxpr(stage)
+        elif checked and isinstance(stage, Program):
+            verify(stage)
+    assert isinstance(stage, Program)
+    LOGGER.info("%s: lowered for %s, %d kernels", jaxpr.name, platform, len(stage.kernels))
+    return replace(stage, traced=jaxpr)

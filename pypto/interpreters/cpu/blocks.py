@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pypto import dtypes
 from pypto.core.avals import RefAval, ScalarAval, TileAval
 from pypto.core.ir import Eqn, Jaxpr, Var, free_vars
+from pypto.interpreters.cpu import threads
 from pypto.interpreters.cpu.lanes import register_kind
 from pypto.interpreters.cpu.memory import filled
 from pypto.interpreters.cpu.rules import Unsupported
@@ -118,6 +119,9 @@ def loop(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
     body: Jaxpr = eqn.params["body"]
     start, stop, step = (w.index(x) for x in ins[:3])
     index, *inside = body.invars
+    if w.orchestration and id(eqn) in w.module.facts.independent:
+        _parallel(w, eqn, body, start, stop, step)
+        return []
     loose = id(eqn) in w.module.loose
     carries: list[Carry | TileCarry] = []
     layouts: list[Layout | None] = []
@@ -160,9 +164,25 @@ def loop(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
     if heap is not None:
         fn.do(f"call void @pypto_free(ptr %heap, ptr {heap})")
     fn.store("i64", fn.add(at, step), counter, 8)
+    threads.poll(w, w.module.costs.straight(body))
     fn.do(f"br label %head{n}")
     fn.start(f"done{n}")
     return [c.load() if isinstance(c, TileCarry) else c.load(layout) for c, layout in zip(carries, layouts, strict=True)]
+
+
+def _parallel(w: Writer, eqn: Eqn, body: Jaxpr, start: Int, stop: Int, step: Int) -> None:
+    """A loop whose turns are independent of each other: its bounds are known."""
+    assert isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
+    around = [v for v in free_vars(body) if v in w.env]
+
+    def turn(inner: Writer, received: Sequence[Value], index: str) -> None:
+        inner.env.update(zip(around, received, strict=True))
+        at = inner.fn.add(inner.fn.mul(index, step), start)
+        inner.env[body.invars[0]] = Scalar(body.invars[0].aval.dtype, str(at))
+        inner.block(body)
+
+    count, costs = len(range(start, stop, step)), w.module.costs
+    threads.turns(w, eqn, count, costs.straight(body), costs.whole(body), [w.env[v] for v in around], turn)
 
 
 def _tile_carry(w: Writer, aval: TileAval, init: Tile, atom: Any, once: bool) -> TileCarry:
@@ -316,22 +336,15 @@ def _arm(w: Writer, body: Jaxpr, carries: Sequence[Carry | TileCarry]) -> list[L
 
 def call(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
     """Launch a kernel, once or for each block."""
-    name, fn = eqn.params["kernel"], w.fn
-    operands = ins[1:] if eqn.params["blocks"] else ins
-    target, arguments = w.module.kernel(name, operands, blocks=eqn.params["blocks"])
-
-    def launch(block: Sequence[str]) -> None:
-        status = fn.let(f"call i64 @{target}({', '.join(['ptr %arena', 'ptr %err', *block, *arguments])})")
-        n = fn.number()
-        fn.do(f"br i1 {fn.let(f'icmp eq i64 {status}, 0')}, label %went{n}, label %failed{n}")
-        fn.cold += [f"failed{n}:", f"  ret i64 {status}"]
-        fn.start(f"went{n}")
-
     if not eqn.params["blocks"]:
-        launch([])
+        threads.start(w, eqn.params["kernel"], ins, [])
         return []
-    with fn.loop(0, w.index(ins[0])) as block:
-        launch([f"i64 {block}"])
+    operands, kernel = ins[1:], w.module.kernels[eqn.params["kernel"]]
+
+    def block(inner: Writer, received: Sequence[Value], index: str) -> None:
+        threads.start(inner, eqn.params["kernel"], received, [f"i64 {index}"])
+
+    threads.turns(w, eqn, w.index(ins[0]), w.module.costs.straight(kernel), w.module.costs.whole(kernel), operands, block)
     return []
 
 

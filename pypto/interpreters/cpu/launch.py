@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -14,11 +13,13 @@ import numpy as np
 from pypto.core.avals import RefAval
 from pypto.core.ir import Jaxpr
 from pypto.errors import InternalError
-from pypto.interpreters.cpu.module import Parameter, Site, written
+from pypto.interpreters.cpu.module import Module, Site, written
+from pypto.interpreters.cpu.native import NUMBERS
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.reference import Machine
 
-_RECORD = 64  # numbers an error record holds
+OUT_OF_MEMORY = -2
+"""The status of a run that had no on-chip memory."""
 
 
 @dataclass(frozen=True)
@@ -38,47 +39,44 @@ class Compiled:
 
     Attributes:
       text: its LLVM module.
-      room: bytes of on-chip memory a call needs.
+      room: bytes of on-chip memory a thread needs.
+      main: the address of its code.
+      cost: nanoseconds a run is thought to take.
     """
 
     executor = "cpu"
     reason = ""
 
-    def __init__(self, text: str, room: int, sites: Sequence[Site], parameters: Sequence[Parameter], target: Any) -> None:
+    def __init__(self, module: Module, text: str, target: Any) -> None:
         from pypto.interpreters.cpu.machine import Code
+        from pypto.interpreters.cpu.native import native
 
-        self.text, self.room = text, room
-        self.sites, self.parameters = tuple(sites), tuple(parameters)
+        self.text, self.room, self.cost = text, module.room, module.costs.whole(module.orchestration)
+        self.sites, self.parameters = tuple(module.sites), tuple(module.parameters)
+        self._native = native()
         self._code = Code(text, target)
-        self._entry = self._code.function("entry", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-        self._local = threading.local()
+        self.main = self._code.address("main")
 
-    def run(self, values: Sequence[Any], again: Callable[[], Any]) -> None:
+    @property
+    def may_fail(self) -> bool:
+        """Whether a check may stop a run half-way; running out of memory does not count."""
+        return any(s.kind != "memory" for s in self.sites)
+
+    def run(self, values: Sequence[Any], again: Callable[[], Any], *, threads: int = 0) -> None:
         """Run on the reference executor's run-time values; `again` repeats the run there, to get an error's exact text.
 
+        Args:
+          threads: how many threads a launch may use, the caller's included; 0 for one per processor.
         Errors:
           Whatever the reference executor raises.
         """
-        status = self.launch(self._packed(values))
+        slots = self._packed(values)
+        record, numbers = (ctypes.c_uint64 * max(1, len(slots)))(*slots), (ctypes.c_int64 * NUMBERS)()
+        status = self._native.run(self.main, record, numbers, self.room, threads, self.cost)
+        if status == OUT_OF_MEMORY:
+            raise MemoryError(f"{self.room} bytes of on-chip memory")
         if status:
-            self._raise(self.sites[status - 1], [int(x) for x in self._memory()[1]], again)
-
-    def launch(self, slots: Sequence[int]) -> int:
-        """Run on an argument record made of these slots; the status, 0 if nothing failed."""
-        arena, _, err, record, address = self._memory()
-        record[: len(slots)] = slots
-        return self._entry(arena, err, address)
-
-    def _memory(self) -> tuple[int, np.ndarray, int, Any, int]:
-        """Of this thread: the arena, the error record with its address, the argument record with its address."""
-        found = getattr(self._local, "memory", None)
-        if found is None:
-            space, err = np.zeros(self.room + 4096, np.uint8), np.zeros(_RECORD, np.int64)
-            record = (ctypes.c_uint64 * max(1, 32 * len(self.parameters)))()
-            arena = -(-space.ctypes.data // 4096) * 4096
-            self._local.space = space
-            found = self._local.memory = (arena, err, err.ctypes.data, record, ctypes.addressof(record))
-        return found
+            self._raise(self.sites[status - 1], list(numbers), again)
 
     def _packed(self, values: Sequence[Any]) -> list[int]:
         """The slots of the argument record: pointers, extents known at run time, the bits of scalars."""
@@ -119,4 +117,4 @@ def compile_program(orchestration: Jaxpr, kernels: Mapping[str, Jaxpr], target: 
         module, text = written(orchestration, kernels, enabled(target))
     except Unsupported as reason:
         return Fallback(str(reason))
-    return Compiled(text, module.room, module.sites, module.parameters, target)
+    return Compiled(module, text, target)

@@ -8,6 +8,8 @@ import sys
 from functools import cache
 from typing import Any
 
+from pypto.errors import InternalError
+
 Target = tuple[str, str]
 """CPU and features, as LLVM spells them."""
 
@@ -47,9 +49,9 @@ def tiles_granted() -> bool:
 
 
 class Code:
-    """Loaded machine code. It lives as long as this object."""
+    """Loaded machine code. It lives as long as this object, or, made to stay `forever`, as the process."""
 
-    def __init__(self, text: str, target: Target) -> None:
+    def __init__(self, text: str, target: Target, *, forever: bool = False) -> None:
         import llvmlite.binding as llvm
 
         machine = _machine(target)
@@ -65,7 +67,12 @@ class Code:
         passes.run(module, builder)
         self._engine = llvm.create_mcjit_compiler(module, machine)
         self._engine.finalize_object()
+        if forever:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._engine))  # threads may be in it while the interpreter is taken down
 
-    def function(self, name: str, *arguments: Any, result: Any = ctypes.c_int64) -> Any:
-        """A function of the module as a ctypes callable; calls release the GIL."""
-        return ctypes.CFUNCTYPE(result, *arguments)(self._engine.get_function_address(name))
+    def address(self, name: str) -> int:
+        """Where a function or a global of the module lies."""
+        found = self._engine.get_function_address(name) or self._engine.get_global_value_address(name)
+        if not found:
+            raise InternalError("PL901", f"compiled code has no {name}")
+        return found

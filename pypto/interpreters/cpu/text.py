@@ -75,10 +75,13 @@ class Function:
         """Begin a block; the one before must have ended."""
         self.lines.append(f"{label}:")
 
-    def text(self) -> str:
+    def text(self, *, exported: bool = False) -> str:
+        """The function; other modules and Python see it only if it is exported."""
         parameters = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
         body = "\n".join([*self.slots, *self.lines, *self.cold])
-        return f"define internal {self.result} @{self.name}({parameters}) {self.attributes} {{\nentry:\n{body}\n}}\n"
+        return (
+            f"define {'' if exported else 'internal '}{self.result} @{self.name}({parameters}) {self.attributes} {{\nentry:\n{body}\n}}\n"
+        )
 
     # ---- i64 arithmetic ----
 

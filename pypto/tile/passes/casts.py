@@ -18,7 +18,7 @@ from pypto import numerics
 from pypto.core.avals import TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Var
 from pypto.dtypes import DTYPES, DType
-from pypto.errors import ShapeError
+from pypto.errors import MemorySpaceError, PyptoError
 from pypto.platform import Platform
 
 _LONGEST = 4
@@ -97,19 +97,27 @@ def legal_chain(source: DType, target: DType, mode: str, overflow: str, platform
     return None
 
 
-def legalise_casts(jaxpr: Jaxpr, platform: Platform) -> Jaxpr:
-    """Replace tile casts by chains the platform has.
+def check_casts(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
+    """PL406 for a cast no chain equals, naming the two casts to write instead."""
+    if _is_cast(e) and _chain(e, platform) is None:
+        yield _no_chain(e, e.ins[0].aval.dtype, e.params["dtype"], platform)
 
-    Errors:
-      PL305 for a cast no chain equals, naming the two casts to write instead.
-    """
+
+def _is_cast(e: Eqn) -> bool:
+    return e.op.name == "convert" and isinstance(e.ins[0].aval, TileAval) and e.ins[0].aval.dtype is not e.params["dtype"]
+
+
+def _chain(e: Eqn, platform: Platform) -> tuple[DType, ...] | None:
+    return legal_chain(e.ins[0].aval.dtype, e.params["dtype"], e.params["mode"], e.params["overflow"], platform)
+
+
+def legalise_casts(jaxpr: Jaxpr, platform: Platform) -> Jaxpr:
+    """Replace tile casts by chains the platform has; every cast has passed `check_casts`."""
 
     def cast(e: Eqn, out: list[Eqn]) -> None:
-        source, target = e.ins[0].aval.dtype, e.params["dtype"]
         mode, overflow = e.params["mode"], e.params["overflow"]
-        path = legal_chain(source, target, mode, overflow, platform)
-        if path is None:
-            raise _no_chain(e, source, target, platform)
+        path = _chain(e, platform)
+        assert path is not None
         value: Atom = e.ins[0]
         for step in path[1:-1]:
             hop = Var(_with_dtype(e.ins[0].aval, step), e.outs[0].name)
@@ -120,7 +128,7 @@ def legalise_casts(jaxpr: Jaxpr, platform: Platform) -> Jaxpr:
     def block(j: Jaxpr) -> Jaxpr:
         out: list[Eqn] = []
         for e in j.eqns:
-            if e.op.name == "convert" and isinstance(e.ins[0].aval, TileAval) and e.ins[0].aval.dtype is not e.params["dtype"]:
+            if _is_cast(e):
                 cast(e, out)
             else:
                 out.append(e.replace(params={k: block(p) if isinstance(p, Jaxpr) else p for k, p in e.params.items()}))
@@ -134,15 +142,15 @@ def _with_dtype(aval: object, dtype: DType) -> TileAval:
     return TileAval(aval.shape, dtype, aval.level, aval.space, aval.valid)
 
 
-def _no_chain(e: Eqn, source: DType, target: DType, platform: Platform) -> ShapeError:
+def _no_chain(e: Eqn, source: DType, target: DType, platform: Platform) -> PyptoError:
     path = next(_paths(source, target, platform), None)
     if path is None:
         fix = f"{platform.name} converts {source.name} only to {', '.join(platform.casts.get(source.name, ())) or 'nothing'}"
     else:
         hops = "pl.cast(" * (len(path) - 1) + "x" + "".join(f", pl.{d.name})" for d in path[1:])
         fix = f"if rounding in each step is what you want, write the hops: {hops}"
-    return ShapeError(
-        "PL305",
+    return MemorySpaceError(
+        "PL406",
         f"{platform.name} has no cast from {source.name} to {target.name}, and no chain of casts gives the same values",
         fix=fix,
         at=e.source,

@@ -1,50 +1,73 @@
-"""Hold a program to its platform: the dtypes each instruction takes, and the casts the chip has."""
+"""Hold a program to its platform: the dtypes each instruction takes, the limits of its tiles, and the casts the chip has."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from pypto.core.avals import TileAval
 from pypto.core.ir import Eqn, Jaxpr
 from pypto.dtypes import DType
-from pypto.errors import ShapeError
+from pypto.errors import MemorySpaceError, PyptoError, together
 from pypto.platform import Platform
-from pypto.tile.passes.casts import legalise_casts
+from pypto.tile.passes.casts import check_casts, legalise_casts
+from pypto.tile.passes.limits import check_limits
 
 
 def legalise(jaxpr: Jaxpr, platform: Platform) -> Jaxpr:
     """The program as the platform can run it; `cpu` takes it as it is.
 
     Errors:
-      PL305 for an operation the chip does not have for a dtype, naming the cast to write.
+      PL401 to PL406, all that the program breaks in one error, in the order of the user's lines.
     """
     if not platform.checked:
         return jaxpr
-    for eqn in jaxpr.walk():
-        check_dtypes(eqn, platform)
+    found = _distinct([*_dtypes(jaxpr, platform), *check_limits(jaxpr, platform)])
+    if found:
+        raise together(found)
     return legalise_casts(jaxpr, platform)
 
 
-def check_dtypes(eqn: Eqn, platform: Platform) -> None:
-    """Every tile operand of an instruction must have a dtype the chip's unit takes; of one without, the tile it makes."""
+def _distinct(errors: list[PyptoError]) -> list[PyptoError]:
+    """One error per code and line: an operation that was taken apart breaks a limit once for its author."""
+    seen: dict[object, PyptoError] = {}
+    for e in errors:
+        seen.setdefault((e.code, e.source and (e.source.file, e.source.line, e.source.column)), e)
+    return sorted(seen.values(), key=lambda e: (e.source.line, e.source.column) if e.source else (0, 0))
+
+
+def _dtypes(jaxpr: Jaxpr, platform: Platform) -> Iterator[PyptoError]:
+    for eqn in jaxpr.walk():
+        yield from check_dtypes(eqn, platform)
+        yield from check_casts(eqn, platform)
+
+
+def check_dtypes(eqn: Eqn, platform: Platform) -> Iterator[PyptoError]:
+    """Every tile operand of an instruction must have a dtype the chip's unit takes; of one without, the tile it makes.
+
+    Gives: PL406 for an operation the chip does not have for a dtype, naming the cast to write.
+    """
     native = (eqn.op.on or {}).get(platform.family)
     if native is None:
         return
     tiles = [a.aval for a in eqn.ins if isinstance(a.aval, TileAval)] or [v.aval for v in eqn.outs if isinstance(v.aval, TileAval)]
     if not native and tiles:
         others = [chip for chip, kinds in (eqn.op.on or {}).items() if kinds]
-        raise ShapeError(
-            "PL305",
+        yield MemorySpaceError(
+            "PL406",
             f"{platform.name} has no {eqn.op.name} at all",
             fix=f'lower for another chip: platform="{others[0]}"' if others else "compute it from other operations",
             at=eqn.source,
         )
+        return
     for aval in tiles:
         if aval.dtype not in native and aval.dtype.arithmetic:
-            raise ShapeError(
-                "PL305",
+            yield MemorySpaceError(
+                "PL406",
                 f"{platform.name} has no {eqn.op.name} for {aval.dtype.name}",
                 fix=f"compute in another dtype: pl.cast(x, pl.{_wider(aval.dtype, native).name}) before, and cast the result back",
                 at=eqn.source,
             )
+            return
 
 
 def _wider(dtype: DType, native: frozenset[DType]) -> DType:

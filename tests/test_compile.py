@@ -1,0 +1,397 @@
+"""Compiling: samples or annotations in, a program with its call surface out; every option acts or is refused."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import pypto
+import pypto.language as pl
+from pypto import backend, ir
+from pypto.errors import CallError, PyptoWarning
+from pypto.runtime import (
+    BackendType,
+    CompiledProgram,
+    DiagnosticPhase,
+    DistributedConfig,
+    MemoryPlanner,
+    PassDumpLevel,
+    RunConfig,
+    RuntimeKind,
+    VerificationLevel,
+)
+from tests.kernels import runs
+from tests.refusals import f32, reports, sevens
+from tests.run_inputs import THREE, arguments, bits, normal
+
+X = normal(8, 16)
+
+
+def refused(code, call, *args, **kwargs):
+    with pytest.raises(CallError) as caught:
+        call(*args, **kwargs)
+    assert caught.value.code == code, caught.value
+    return caught.value
+
+
+# What comes out.
+
+
+def test_annotations_alone_are_enough_to_compile():
+    compiled = runs.scaled_sum.compile()
+    assert isinstance(compiled, CompiledProgram)
+    assert compiled.param_names == ["a", "b", "s", "out"]
+    assert compiled.output_indices == [3]
+    assert compiled.has_return
+    assert compiled.platform == "a2a3sim" and compiled.backend_type is BackendType.Ascend910B
+
+
+def test_an_inout_is_an_output_that_cannot_be_left_out():
+    compiled = runs.product_and_bias.compile()
+    assert compiled.output_indices == [3, 4]
+    refused("PL603", compiled, normal(16, 64).astype(pl.BF16.storage), normal(64, 32).astype(pl.BF16.storage), normal(1, 32))
+
+
+@pytest.mark.parametrize("kernel", THREE, ids=lambda k: k.__name__)
+def test_a_compiled_program_gives_the_bits_of_a_call(kernel):
+    assert bits(kernel.compile()(**arguments(kernel))) == bits(kernel(**arguments(kernel)))
+
+
+def test_one_compiled_program_serves_every_extent_of_a_symbol():
+    compiled = runs.scaled_sum.compile()
+    for rows in (8, 40):
+        x = normal(rows, 16)
+        assert bits(compiled(x, x, 1.0)) == bits(runs.scaled_sum(x, x, 1.0))
+
+
+def test_extents_that_one_symbol_cannot_have_are_refused():
+    refused("PL602", runs.scaled_sum.compile(), normal(8, 16), normal(16, 16), 1.0)
+
+
+def test_samples_are_read_for_shape_and_dtype_only():
+    class Sample:
+        shape, dtype = (8, 16), np.dtype(np.float32)
+
+    compiled = runs.doubled.compile(Sample(), Sample())
+    assert np.array_equal(compiled(X, sevens(8, 16)), X + X)
+
+
+def test_a_bare_tensor_without_a_sample_is_refused():
+    assert "doubled.compile(" in refused("PL601", runs.doubled.compile).fix
+
+
+@pytest.mark.parametrize("sample", [normal(8, 17), normal(8, 16).astype(np.float16), normal(16)])
+def test_a_sample_that_is_not_the_declared_one_is_refused(sample):
+    refused("PL602", runs.scaled_sum.compile, sample)
+
+
+def test_a_number_given_for_a_scalar_may_be_left_out_of_a_dispatch():
+    compiled = runs.scaled_sum.compile(s=2.0)
+    assert bits(compiled(X, X)) == bits(runs.scaled_sum(X, X, 2.0))
+    assert bits(compiled(X, X, 5.0)) == bits(runs.scaled_sum(X, X, 5.0))
+
+
+def test_a_scalar_left_to_run_time_must_come_with_the_dispatch():
+    compiled = runs.scaled_sum.compile(s=pl.RUNTIME)
+    refused("PL601", compiled, X, X)
+    assert bits(compiled(X, X, 5.0)) == bits(runs.scaled_sum(X, X, 5.0))
+
+
+def test_a_plain_python_argument_is_part_of_the_program():
+    compiled = runs.repeated.compile(times=2)
+    assert np.array_equal(compiled(X), X + X + X)
+    assert np.array_equal(compiled(X, 2), X + X + X)
+    assert "times=3" in refused("PL602", compiled, X, 3).fix
+
+
+def test_the_same_samples_give_the_same_program_and_others_another():
+    first = runs.doubled.compile(X, X)
+    assert runs.doubled.compile(normal(8, 16, seed=5), X) is first
+    assert runs.doubled.compile(normal(16, 16), normal(16, 16)) is not first
+    assert runs.doubled.compile(X, X, config=RunConfig(platform="a5sim")) is not first
+
+
+FACTOR = 2.0
+
+
+@pl.jit
+def times_a_global(x: pl.Tensor[[8, 16], pl.FP32], out: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = pl.muls(x, FACTOR)
+
+
+def test_a_changed_global_is_compiled_anew(monkeypatch):
+    before = times_a_global.compile()
+    monkeypatch.setitem(globals(), "FACTOR", 4.0)
+    assert np.array_equal(times_a_global.compile()(X), X * 4)
+    assert np.array_equal(before(X), X * 2)
+
+
+# Where options go.
+
+
+def test_a_stray_option_is_a_type_error_that_points_to_config():
+    error = refused("PL601", runs.scaled_sum.compile, skip_ptoas=True)
+    assert isinstance(error, TypeError)
+    assert "unexpected keyword argument" in str(error) and "config=RunConfig(...)" in error.fix
+
+
+def test_too_many_arguments_and_one_given_twice_are_refused():
+    refused("PL601", runs.doubled.compile, X, X, X)
+    refused("PL601", runs.doubled.compile, X, x=X)
+
+
+def test_config_must_be_a_run_config():
+    refused("PL601", runs.scaled_sum.compile, config={"platform": "a5sim"})
+    refused("PL601", runs.doubled, X, config={"platform": "a5sim"})
+
+
+def test_a_call_and_a_lowering_take_config():
+    assert runs.scaled_sum.lower(config=RunConfig(platform="a5sim")).platform == "a5sim"
+    out = sevens(8, 16)
+    runs.doubled(X, out, config=RunConfig())
+    assert np.array_equal(out, X + X)
+
+
+@pl.jit
+def has_a_parameter_called_config(x: pl.Tensor[[8, 16], pl.FP32], config: pl.Scalar[pl.FP32], out: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = pl.muls(x, config)
+
+
+def test_a_parameter_called_config_is_the_kernels():
+    assert np.array_equal(has_a_parameter_called_config(X, config=2.0), X * 2)
+
+
+# ir.compile
+
+
+@pytest.mark.parametrize("kernel", THREE, ids=lambda k: k.__name__)
+def test_ir_compile_takes_a_kernel_or_its_lowered_program(kernel):
+    want = bits(kernel(**arguments(kernel)))
+    assert bits(ir.compile(kernel)(**arguments(kernel))) == want
+    assert bits(ir.compile(kernel.lower(), platform="a2a3sim")(**arguments(kernel))) == want
+
+
+def test_a_lowered_program_is_lowered_again_for_another_platform():
+    assert ir.compile(runs.softmax_rows.lower(), platform="a5sim").platform == "a5sim"
+    bare = dataclasses.replace(runs.softmax_rows.lower(), traced=None)
+    refused("PL610", ir.compile, bare, platform="a5sim")
+
+
+def test_what_is_no_program_is_refused():
+    refused("PL601", ir.compile, object())
+
+
+def test_ir_compile_writes_to_the_directory_it_is_given(tmp_path):
+    compiled = ir.compile(runs.softmax_rows, output_dir=tmp_path / "out", profiling=True)
+    assert compiled.output_dir == tmp_path / "out"
+    passes = [p.name for p in sorted((tmp_path / "out" / "passes_dump").iterdir())]
+    assert passes[0] == "00_after_traced.txt" and passes[-1].endswith("_after_outline.txt")
+    assert [int(name[:2]) for name in passes] == list(range(len(passes)))
+    seconds = json.loads((tmp_path / "out" / "report" / "pipeline_profile.json").read_text())
+    assert list(seconds) == [name[len("00_after_") : -len(".txt")] for name in passes]
+    assert all(s >= 0 for s in seconds.values())
+
+
+def test_an_explicit_dump_names_the_users_lines(tmp_path):
+    ir.compile(runs.softmax_rows, output_dir=tmp_path / "a", dump_passes=PassDumpLevel.EXPLICIT)
+    ir.compile(runs.softmax_rows, output_dir=tmp_path / "b", dump_passes=PassDumpLevel.CONCISE)
+    ir.compile(runs.softmax_rows, output_dir=tmp_path / "c", dump_passes=False)
+    assert "runs.py:" in (tmp_path / "a" / "passes_dump" / "00_after_traced.txt").read_text()
+    assert "runs.py:" not in (tmp_path / "b" / "passes_dump" / "00_after_traced.txt").read_text()
+    assert not (tmp_path / "c" / "passes_dump").exists()
+
+
+def test_the_output_directory_is_made_when_it_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    compiled = ir.compile(runs.doubled.lower(X, X))
+    assert not list(tmp_path.iterdir())
+    assert compiled.output_dir.is_dir() and compiled.output_dir.parent.name == "build_output"
+    assert (compiled.output_dir / "passes_dump").is_dir()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"enable_pypto_l0c_double_buffer": True},
+        {"emit_source_loc": False},
+        {"runtime": RuntimeKind.HOST_BUILD_GRAPH},
+        {"dump_ptoas_passes": True},
+        {"memory_planner": MemoryPlanner.PTOAS},
+        {"distributed_config": DistributedConfig()},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_an_option_of_ir_compile_that_cannot_act_is_refused(option):
+    refused("PL607", ir.compile, runs.softmax_rows, **option)
+
+
+@pytest.mark.parametrize("level", VerificationLevel)
+def test_every_verification_level_compiles(level):
+    compiled = ir.compile(runs.softmax_rows.lower(), verification_level=level)
+    assert bits(compiled(**arguments(runs.softmax_rows))) == bits(runs.softmax_rows(**arguments(runs.softmax_rows)))
+
+
+def test_parts_of_the_device_runtime_say_that_they_are_not_here():
+    with pytest.raises(AttributeError, match="ChipWorker"):
+        _ = runs.softmax_rows.compile().build_orch_args
+
+
+# RunConfig: every field.
+
+ACTS = {
+    "platform": "a5sim",
+    "device_id": 3,
+    "rtol": 0.1,
+    "atol": 0.1,
+    "strategy": ir.OptimizationStrategy.Default,
+    "backend_type": BackendType.Ascend910B,
+    "dump_passes": True,
+    "save_kernels": True,
+    "save_kernels_dir": "kept",
+    "codegen_only": True,
+    "compile_profiling": True,
+    "diagnostic_phase": DiagnosticPhase.NONE,
+    "disabled_diagnostics": {"PL204"},
+    "golden_data_dir": "data",
+    "analyze_auto_scopes_for_deps": True,
+    "memory_planner": MemoryPlanner.PYPTO,
+    "check": False,
+    "executor": "cpu",
+    "verify": True,
+}
+CANNOT = {
+    "enable_chip_swimlane": (1, 4, True),
+    "enable_dump_args": (1, 2),
+    "enable_pmu": (2,),
+    "enable_dep_gen": (True,),
+    "enable_scope_stats": (True,),
+    "aicpu_thread_num": (2,),
+    "ring_task_window": (16, [16, 16, 16, 16]),
+    "ring_heap": (1024, (0, 1024, 1024, 1024)),
+    "ring_dep_pool": (5,),
+    "distributed_config": (DistributedConfig(),),
+    "dump_ptoas_passes": (True,),
+}
+
+
+def test_every_field_acts_or_is_refused():
+    assert {f.name for f in dataclasses.fields(RunConfig)} == set(ACTS) | set(CANNOT)
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in CANNOT.items() for value in values])
+def test_a_field_that_cannot_act_is_refused_with_the_reason(field, value):
+    error = refused("PL607", RunConfig, **{field: value})
+    assert field in error.message and ": " in error.message
+
+
+@pytest.mark.parametrize("field", ACTS)
+def test_a_field_that_acts_is_accepted(field):
+    extra = {"save_kernels": True} if field == "save_kernels_dir" else {}
+    RunConfig(**{field: ACTS[field]}, **extra)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"platform": "a9"},
+        {"device_id": -1},
+        {"device_id": True},
+        {"rtol": -1e-5},
+        {"atol": float("nan")},
+        {"strategy": "Default"},
+        {"backend_type": "Ascend910B"},
+        {"platform": "a5sim", "backend_type": BackendType.Ascend910B},
+        {"dump_passes": "all"},
+        {"disabled_diagnostics": {"PL999"}},
+        {"executor": "gpu"},
+        {"save_kernels_dir": "kept"},
+        {"ring_task_window": 15},
+        {"ring_task_window": [16, 16]},
+        {"ring_heap": 1000},
+        {"ring_dep_pool": 2**31},
+    ],
+    ids=str,
+)
+def test_a_value_that_does_not_exist_is_refused(fields):
+    refused("PL606", RunConfig, **fields)
+
+
+def test_an_unknown_field_is_a_type_error():
+    with pytest.raises(TypeError):
+        RunConfig(plattform="a5")  # type: ignore[call-arg]
+
+
+def test_the_platform_in_force_is_the_default_and_the_back_end_follows():
+    assert RunConfig().platform == "a2a3sim"
+    with pypto.override(platform="a5"):
+        assert RunConfig().platform == "a5"
+    assert RunConfig(backend_type=BackendType.Ascend950).platform == "a5sim"
+
+
+def test_set_backend_type_is_the_default_of_its_context_only():
+    assert not backend.is_backend_configured()
+    backend.set_backend_type(BackendType.Ascend950)
+    try:
+        assert backend.get_backend_type() is BackendType.Ascend950
+        assert runs.softmax_rows.compile().platform == "a5sim"
+    finally:
+        backend.reset_for_testing()
+    assert runs.softmax_rows.compile().platform == "a2a3sim"
+    refused("PL606", backend.set_backend_type, "Ascend950")
+
+
+@pl.jit
+def writes_half(x: pl.Tensor[[8, 16], pl.FP32], out: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[0:4] = x[0:4]
+
+
+def test_a_silenced_diagnostic_is_silent_and_others_are_not():
+    with reports("PL204"):
+        writes_half(X, sevens(8, 16), config=RunConfig(disabled_diagnostics={"PL203"}))
+    with reports():
+        writes_half(X, sevens(8, 16), config=RunConfig(disabled_diagnostics={"PL204"}))
+        writes_half(X, sevens(8, 16), config=RunConfig(diagnostic_phase=DiagnosticPhase.NONE))
+
+
+def test_check_and_executor_are_those_of_the_config():
+    with reports("PL204"):
+        out = sevens(8, 16)
+        writes_half(X, out, config=RunConfig(check=False, executor="cpu"))
+    assert np.array_equal(out[:4], X[:4]) and (out[4:] == -7).all()
+
+
+def test_a_config_that_names_another_platform_does_not_run_the_program():
+    error = refused("PL610", runs.softmax_rows.compile(), f32(X), config=RunConfig(platform="a5sim"))
+    assert "a2a3sim" in error.message and "a5sim" in error.message
+
+
+# Logs
+
+
+def test_the_log_level_is_set_by_level_or_name():
+    before = pypto.get_log_level()
+    try:
+        pypto.set_log_level(pypto.LogLevel.DEBUG)
+        assert pypto.get_log_level() is pypto.LogLevel.DEBUG
+        pypto.set_log_level("error")
+        assert pypto.get_log_level() is pypto.LogLevel.ERROR
+        for wrong in ("loud", 17):
+            refused("PL606", pypto.set_log_level, wrong)
+    finally:
+        pypto.set_log_level(before)
+
+
+def test_compiling_tells_each_pass_at_debug(caplog):
+    with caplog.at_level("DEBUG", logger="pypto"):
+        ir.compile(runs.softmax_rows.lower(), platform="a5sim")
+    assert any("outline" in line for line in caplog.messages)
+
+
+def test_a_warning_stays_a_warning_of_the_users_line():
+    with pytest.warns(PyptoWarning) as caught:
+        ir.compile(writes_half)(X, sevens(8, 16))
+    assert caught[0].filename == __file__

@@ -1,0 +1,380 @@
+"""Workers: registration and dispatch, resident tensors and their copies, their end, and threads."""
+
+import gc
+import resource
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import pypto
+import pypto.language as pl
+from pypto.errors import CallError, OutputError
+from pypto.runtime import ChipWorker, DeviceTensor, RunConfig
+from tests.kernels import runs
+from tests.refusals import sevens
+from tests.run_inputs import THREE, arguments, bits, normal
+
+X, Y = normal(8, 16), normal(8, 16, seed=1)
+SUM = runs.scaled_sum.compile(s=1.0)
+CPU = RunConfig(check=False, executor="cpu")
+
+
+def refused(code, call, *args, **kwargs):
+    with pytest.raises(CallError) as caught:
+        call(*args, **kwargs)
+    assert caught.value.code == code, caught.value
+    return caught.value
+
+
+def want(a, b, s=1.0):
+    return runs.scaled_sum(a, b, s)
+
+
+# Dispatch
+
+
+@pytest.mark.parametrize("kernel", THREE, ids=lambda k: k.__name__)
+@pytest.mark.parametrize("config", [RunConfig(), CPU], ids=["reference", "cpu"])
+def test_a_worker_gives_the_bits_of_a_call(kernel, config):
+    with ChipWorker(config=config) as w:
+        compiled = kernel.compile()
+        assert bits(w.run(compiled, **arguments(kernel))) == bits(kernel(**arguments(kernel)))
+        assert bits(w.register(compiled)(**arguments(kernel))) == bits(kernel(**arguments(kernel)))
+
+
+def test_a_call_inside_the_block_runs_on_that_worker():
+    with ChipWorker() as outer:
+        assert ChipWorker.current() is outer
+        with ChipWorker() as inner:
+            assert ChipWorker.current() is inner
+            t = inner.alloc_tensor((8, 16), pl.FP32, init=X)
+            assert bits(SUM(t, Y)) == bits(want(X, Y))
+        assert ChipWorker.current() is outer and not inner.initialized
+    assert ChipWorker.current() is None
+
+
+def test_a_program_of_another_platform_is_refused_naming_both():
+    with ChipWorker(platform="a5sim") as w:
+        for call in (lambda: w.register(SUM), lambda: w.run(SUM, X, Y), lambda: SUM(X, Y)):
+            error = refused("PL610", call)
+            assert "a2a3sim" in error.message and "a5sim" in error.message
+
+
+def test_what_is_not_compiled_is_refused():
+    with ChipWorker() as w:
+        assert "compile" in refused("PL601", w.run, runs.scaled_sum, X, Y).fix
+
+
+def test_a_failed_dispatch_leaves_arrays_tensors_and_worker_as_they_were():
+    @pl.jit
+    def reads_at(x: pl.Tensor[[8, 16], pl.FP32], i: pl.Scalar[pl.INT32], out: pl.InOut[pl.Tensor[[8, 16], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[0:4] = x[0:4]
+            pl.write(out, [7, 0], pl.read(x, [i, 0]))
+
+    compiled = reads_at.compile()
+    with ChipWorker() as w:
+        t, out = w.alloc_tensor((8, 16), pl.FP32, init=X), sevens(8, 16)
+        for config in (RunConfig(), CPU):
+            with pytest.raises(pypto.PyptoError) as caught:
+                w.run(compiled, Y, 8, t, config=config)
+            assert caught.value.code == "PL303"
+            with pytest.raises(pypto.PyptoError):
+                w.run(compiled, Y, 8, out, config=config)
+        assert np.array_equal(t.numpy(), X) and (out == -7).all()
+        w.run(compiled, Y, 7, t)
+        assert np.array_equal(t.numpy()[:4], Y[:4])
+
+
+def test_a_worker_is_made_from_a_config_or_its_fields_but_not_from_both():
+    with ChipWorker(platform="a5sim", device_id=2) as w:
+        assert (w.platform, w.device_id) == ("a5sim", 2)
+    refused("PL606", ChipWorker, RunConfig(), platform="a5sim")
+    refused("PL601", ChipWorker, "a5sim")
+    refused("PL606", ChipWorker, platform="a6")
+
+
+# Registration
+
+
+def test_a_registration_ends_with_unregister_its_block_or_its_worker():
+    with ChipWorker() as w:
+        first, second = w.register(SUM), w.register(SUM)
+        with second:
+            assert bits(second(X, Y)) == bits(want(X, Y))
+        refused("PL609", second, X, Y)
+        assert not first.closed and bits(first(X, Y)) == bits(want(X, Y))
+        first.unregister()
+        first.unregister()
+        refused("PL609", first, X, Y)
+        third = w.register(SUM)
+    assert third.closed
+    refused("PL609", third, X, Y)
+
+
+# Resident tensors
+
+
+def test_a_resident_input_is_used_where_it_is_and_results_come_back():
+    with ChipWorker() as w:
+        t = w.alloc_tensor((8, 16), pl.FP32, init=X)
+        for seed in range(3):
+            batch = normal(8, 16, seed=seed)
+            out = sevens(8, 16)
+            w.run(SUM, batch, t, 1.0, out)
+            assert bits(out) == bits(want(batch, X))
+        assert np.array_equal(t.numpy(), X)
+
+
+def test_a_resident_output_stays_on_the_device():
+    with ChipWorker() as w:
+        t = w.alloc_tensor([8, 16], "FP32")
+        assert (t.numpy() == 0).all()
+        assert w.run(SUM, X, Y, out=t) is t
+        assert bits(t.numpy()) == bits(want(X, Y))
+
+
+def test_a_cache_keeps_what_one_program_writes_for_the_next():
+    with ChipWorker() as w:
+        total = w.alloc_tensor((16, 32), pl.FP32, init=normal(16, 32, seed=3))
+        compiled, given = runs.product_and_bias.compile(), arguments(runs.product_and_bias)
+        on_host = given.pop("total")
+        for _ in range(2):
+            runs.product_and_bias(**given, total=on_host)
+            w.run(compiled, **given, total=total)
+        assert bits(total.numpy()) == bits(on_host)
+
+
+@pytest.mark.parametrize("config", [RunConfig(), CPU], ids=["reference", "cpu"])
+def test_undeclared_writes_reach_a_device_tensor_and_nothing_else(config):
+    """Idiom R4: legal when the argument is a DeviceTensor."""
+    with ChipWorker(config=config) as w:
+        cache = w.alloc_tensor((32, 16), pl.FP32, init=normal(32, 16, seed=2))
+        compiled = runs.updates_a_cache.compile(cache=cache)
+        before, host = cache.numpy(), normal(32, 16, seed=2)
+        (out,) = [w.run(compiled, X, cache)]
+        assert np.array_equal(out, X + before[0:8])
+        assert np.array_equal(cache.numpy()[8:16], X + before[0:8])
+        assert np.array_equal(np.delete(cache.numpy(), slice(8, 16), 0), np.delete(before, slice(8, 16), 0))
+        assert np.array_equal(w.run(compiled, X, host), out)
+        assert np.array_equal(host, normal(32, 16, seed=2)), "an array of the host is an input, and nothing is copied back to it"
+
+
+def test_undeclared_writes_are_refused_when_no_tensor_is_resident():
+    with pytest.raises(OutputError) as caught:
+        runs.updates_a_cache.compile()
+    assert caught.value.code == "PL203" and "cache[8:16] = new" in caught.value.source.text
+
+
+def test_undeclared_writes_to_another_parameter_than_the_resident_one_are_refused():
+    with ChipWorker() as w, pytest.raises(OutputError) as caught:
+        runs.updates_a_cache.compile(x=w.alloc_tensor((8, 16), pl.FP32))
+    assert caught.value.code == "PL203" and "cache[8:16] = new" in caught.value.source.text
+
+
+def test_one_tensor_as_input_and_output_is_refused():
+    with ChipWorker() as w:
+        t = w.alloc_tensor((8, 16), pl.FP32, init=X)
+        refused("PL605", w.run, SUM, t, Y, out=t)
+        assert np.array_equal(t.numpy(), X)
+
+
+def test_a_resident_tensor_of_another_shape_or_dtype_is_refused():
+    with ChipWorker() as w:
+        refused("PL602", w.run, SUM, w.alloc_tensor((8, 32), pl.FP32), Y)
+        refused("PL602", w.run, SUM, w.alloc_tensor((8, 16), pl.FP16), Y)
+        refused("PL602", w.alloc_tensor, (8, -16), pl.FP32)
+        refused("PL602", w.alloc_tensor, (8, 16), pl.FP32, init=X[:4])
+
+
+def test_copies_go_both_ways_between_whole_tensors():
+    with ChipWorker() as w:
+        t = w.alloc_tensor((8, 16), pl.FP32)
+        host = sevens(8, 16)
+        t.copy_from(X)
+        t.copy_to(host)
+        assert np.array_equal(host, X)
+        w.copy_to(t, Y)
+        w.copy_from(host, t)
+        assert np.array_equal(host, Y)
+        refused("PL602", t.copy_from, X[:4])
+        refused("PL602", t.copy_to, X.astype(np.float64))
+        frozen = sevens(8, 16)
+        frozen.flags.writeable = False
+        refused("PL604", t.copy_to, frozen)
+
+
+def test_copies_by_address_stay_inside_what_was_allocated():
+    with ChipWorker() as w:
+        t = w.alloc_tensor((8, 16), pl.FP32, init=X)
+        host = sevens(8, 16)
+        w.copy_from(host.ctypes.data, t.data_ptr, t.nbytes)
+        assert np.array_equal(host, X)
+        w.copy_from(host, t.data_ptr + 64, 64)
+        assert np.array_equal(host[0], X[1])
+        w.copy_to(t.data_ptr, Y.ctypes.data, t.nbytes)
+        assert np.array_equal(t.numpy(), Y)
+        block = w.malloc(64)
+        w.copy_to(block, X, 64)
+        w.copy_from(host, block, 64)
+        assert np.array_equal(host[0], X[0])
+        refused("PL602", w.copy_from, host, t.data_ptr, t.nbytes + 1)
+        refused("PL602", w.copy_from, host[:1], t.data_ptr, t.nbytes)
+        refused("PL609", w.copy_from, host, host.ctypes.data, 4)
+        w.free(block)
+        refused("PL609", w.free, block)
+        refused("PL609", w.copy_from, host, block, 64)
+
+
+def test_a_device_tensor_never_becomes_an_array_by_accident():
+    with ChipWorker() as w:
+        t = w.alloc_tensor((8, 16), pl.FP32, init=X)
+        refused("PL609", np.asarray, t)
+
+
+# The end of things
+
+
+def test_use_after_free_and_a_second_free_are_errors():
+    with ChipWorker() as w:
+        t = w.alloc_tensor((8, 16), pl.FP32, init=X)
+        w.free_tensor(t)
+        refused("PL609", w.free_tensor, t)
+        refused("PL609", w.run, SUM, t, Y)
+        refused("PL609", t.numpy)
+        refused("PL609", lambda: t.data_ptr)
+        assert "freed" in repr(t)
+
+
+def test_a_tensor_of_another_worker_is_refused():
+    with ChipWorker() as w, ChipWorker() as other:
+        t = other.alloc_tensor((8, 16), pl.FP32, init=X)
+        refused("PL609", w.run, SUM, t, Y)
+        refused("PL609", w.free_tensor, t)
+        assert np.array_equal(t.numpy(), X)
+
+
+def test_a_closed_worker_takes_no_work_and_may_be_closed_again():
+    w = ChipWorker()
+    t = w.alloc_tensor((8, 16), pl.FP32, init=X)
+    w.close()
+    w.close()
+    for call in (lambda: w.run(SUM, X, Y), lambda: w.register(SUM), lambda: w.alloc_tensor((8, 16), pl.FP32), t.numpy, w.__enter__):
+        refused("PL609", call)
+
+
+def test_a_worker_left_open_with_tensors_warns_when_it_is_collected():
+    w = ChipWorker()
+    w.alloc_tensor((8, 16), pl.FP32)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del w
+        gc.collect()
+    assert [c.category for c in caught] == [ResourceWarning]
+
+
+def test_a_worker_left_open_without_tensors_goes_quietly():
+    w = ChipWorker()
+    assert bits(w.run(SUM, X, Y)) == bits(want(X, Y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del w
+        gc.collect()
+
+
+# Threads
+
+
+def in_threads(count, work):
+    """Run `work(number)` in that many threads at once; what each returned or raised."""
+    found, start = [None] * count, threading.Barrier(count)
+
+    def run(number):
+        start.wait()
+        try:
+            found[number] = work(number)
+        except CallError as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert not any(t.is_alive() for t in threads)
+    return found
+
+
+@pytest.mark.parametrize("config", [RunConfig(), CPU], ids=["reference", "cpu"])
+def test_four_threads_get_their_own_right_results(config):
+    inputs = [(normal(8, 16, seed=n), normal(8, 16, seed=n + 10), float(n)) for n in range(4)]
+    with ChipWorker(config=config) as w:
+        handle = w.register(SUM)
+        found = in_threads(4, lambda n: [bits(handle(*inputs[n])) for _ in range(25)])
+    assert found == [[bits(want(*inputs[n]))] * 25 for n in range(4)]
+
+
+def test_four_threads_that_add_to_one_resident_tensor_lose_no_update():
+    @pl.jit
+    def add_one(total: pl.InOut[pl.Tensor[[8, 16], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            total[:] = pl.adds(total, 1.0)
+
+    with ChipWorker(config=CPU) as w:
+        handle, total = w.register(add_one.compile()), w.alloc_tensor((8, 16), pl.FP32)
+        in_threads(4, lambda n: [handle(total) for _ in range(25)])
+        assert (total.numpy() == 100).all()
+
+
+def test_a_worker_closed_while_busy_gives_right_results_or_an_error():
+    w = ChipWorker(config=CPU)
+    handle = w.register(SUM)
+
+    def work(number):
+        if number == 3:
+            w.close()
+            return "closed"
+        right = 0
+        for _ in range(2000):
+            assert bits(handle(X, Y)) == EXPECTED
+            right += 1
+        return right
+
+    found = in_threads(4, work)
+    assert found[3] == "closed"
+    assert all(f == 2000 or (isinstance(f, CallError) and f.code == "PL609") for f in found[:3]), found
+
+
+EXPECTED = bits(want(X, Y))
+
+
+def test_rounds_of_register_run_and_close_keep_the_memory_flat():
+    def rounds(count):
+        for _ in range(count):
+            with ChipWorker(config=CPU) as w:
+                t = w.alloc_tensor((64, 1024), pl.FP32)  # 256 KiB, so that a leak of tensors shows at once
+                w.register(SUM)(X, Y)
+                del t
+
+    rounds(100)
+    gc.collect()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rounds(600)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 8 * 1024, f"{grown} KiB more after 600 rounds, in which 150 MiB were allocated"
+
+
+def test_no_tensor_or_worker_outlives_its_last_name():
+    def live():
+        gc.collect()
+        return sum(isinstance(o, DeviceTensor | ChipWorker) for o in gc.get_objects())
+
+    before = live()
+    for _ in range(5):
+        with ChipWorker() as w:
+            w.alloc_tensor((8, 16), pl.FP32)
+            w.register(SUM)(X, Y)
+    del w
+    assert live() == before
