@@ -27,8 +27,10 @@ from pypto.config import Config, override
 from pypto.core.array import Array
 from pypto.errors import InternalError, PyptoError, PyptoWarning
 from pypto.logs import LogLevel, get_log_level, set_log_level
+from pypto.noted import Note, notes
+from pypto.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 Error = PyptoError
 __all__ = [
     "Array",
@@ -36,6 +38,7 @@ __all__ = [
     "Error",
     "InternalError",
     "LogLevel",
+    "Note",
     "PyptoError",
     "PyptoWarning",
     "ShapeDtypeStruct",
@@ -53,6 +56,7 @@ __all__ = [
     "lax",
     "linearize",
     "make_jaxpr",
+    "notes",
     "override",
     "random",
     "set_log_level",

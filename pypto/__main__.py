@@ -1,11 +1,11 @@
-"""The command line: `python -m pypto ops`, `python -m pypto explain`."""
+"""The command line: `python -m pypto run`, `python -m pypto ops`, `python -m pypto explain`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from pypto.errors import CODES, PyptoError
+from pypto.errors import PyptoError
 
 
 def _ops(args: argparse.Namespace) -> int:
@@ -33,17 +33,22 @@ def _ops(args: argparse.Namespace) -> int:
     return 0
 
 
+def _run(args: argparse.Namespace) -> int:
+    from pypto.tools import kernel_files
+
+    return kernel_files.command(args)
+
+
 def _explain(args: argparse.Namespace) -> int:
-    if args.code not in CODES:
-        print(f"there is no code {args.code}; the codes are {', '.join(CODES)}", file=sys.stderr)
-        return 1
-    print(f"{args.code}: {CODES[args.code]}")
+    from pypto.tools.lessons import lesson
+
+    print(lesson(args.code.upper()), end="")
     return 0
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the exit code is 0 unless something was wrong or is missing."""
-    parser = argparse.ArgumentParser(prog="python -m pypto", description="Look things up in pypto.")
+    parser = argparse.ArgumentParser(prog="python -m pypto", description="Run kernel files, look things up.")
     commands = parser.add_subparsers(required=True)
     ops = commands.add_parser("ops", help="list operations, or show one's manual page")
     ops.add_argument("name", nargs="?", help="an op or a spelling, such as row_max")
@@ -51,9 +56,15 @@ def main(argv: list[str] | None = None) -> int:
     ops.add_argument("--write", metavar="DIR", help="write the manual pages as Markdown")
     ops.add_argument("--search", metavar="WORD", help="names whose page mentions a word")
     ops.set_defaults(run=_ops)
-    explain = commands.add_parser("explain", help="what an error code means")
+    explain = commands.add_parser("explain", help="the lesson of an error code: what is wrong, and what to write")
     explain.add_argument("code", help="such as PL201")
     explain.set_defaults(run=_explain)
+    run = commands.add_parser("run", help="run a kernel file's specs against its golden")
+    if (argv is None and sys.argv[1:2] == ["run"]) or (argv and argv[0] == "run"):  # its options are loaded with the language
+        from pypto.tools import kernel_files
+
+        kernel_files.add_arguments(run)
+    run.set_defaults(run=_run)
     args = parser.parse_args(argv)
     try:
         return args.run(args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -25,6 +26,9 @@ class Config:
       verify: whether the verifier runs between passes.
       executor: "reference", or "cpu" for compiled code with the same bits. Compiled code has no shadow bits, so it runs only where
         `check` is False; with `check`, and for programs it has no code for, the reference executor runs. `Program.compiled` tells.
+      cache: whether machine code is kept on disk for later processes.
+      cache_directory: where; None for the place the system provides for such files.
+      cache_megabytes: how much may be there; what was not used for longest goes first.
       threads: how many threads a call of compiled code may use, its caller's included; None for one per processor. Results are the same.
     """
 
@@ -33,6 +37,9 @@ class Config:
     verify: bool = False
     executor: str = "reference"
     threads: int | None = None
+    cache: bool = True
+    cache_directory: str | os.PathLike[str] | None = None
+    cache_megabytes: int = 256
 
     def __post_init__(self) -> None:
         platform_of(self.platform)

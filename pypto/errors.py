@@ -23,6 +23,10 @@ CODES: dict[str, str] = {
     "PL111": "a name that is unset on some path",
     "PL112": "a kernel or kernel operation called where it cannot run",
     "PL113": "a captured Python value that cannot be part of a program's key",
+    "PL114": "a name given a second value under strict_ssa",
+    "PL115": "a function of one form that calls a function of the other",
+    "PL116": "a direction on a parameter of an inline function",
+    "PL117": "a static assertion that does not hold",
     # PL2xx: outputs and directions
     "PL201": "an output parameter's name given to another value",
     "PL202": "an output that is never written",
@@ -33,6 +37,8 @@ CODES: dict[str, str] = {
     "PL207": "an in-place update through a name that another name still shares",
     "PL208": "the initial value of a carry, read after its loop",
     "PL209": "the result of a function that returns nothing",
+    "PL210": "an output that is read before anything is written to it",
+    "PL211": "a buffer that is used once, under a name like another one's",
     # PL3xx: shapes, dtypes, valid regions
     "PL301": "shapes that do not match",
     "PL302": "dtypes that do not match",
@@ -42,6 +48,7 @@ CODES: dict[str, str] = {
     "PL306": "elements outside the valid region, or never written, that reach an output",
     "PL307": "an operation or keyword of the other level",
     "PL308": "an argument value that the operation does not take",
+    "PL309": "an axis whose extent each call decides",
     # PL4xx: memory and placement
     "PL401": "a memory space that cannot hold or exchange this value",
     "PL402": "a tile whose rows are no whole blocks of the platform",
@@ -52,6 +59,7 @@ CODES: dict[str, str] = {
     # PL5xx: tasks
     "PL501": "an operation on data outside a region, in an orchestration body",
     "PL502": "an spmd body that neither reads its block index nor dispatches a kernel",
+    "PL509": "a scope that holds more tasks or buffers than its ring may keep",
     # PL6xx: calls, cache, config
     "PL601": "a call with the wrong arguments",
     "PL602": "an argument whose dtype or shape is not the declared one",
@@ -63,17 +71,18 @@ CODES: dict[str, str] = {
     "PL608": "a saved program that cannot be written or loaded",
     "PL609": "a worker or device tensor used after its end, or by another worker",
     "PL610": "a program dispatched on another platform than it was compiled for",
-    "PL611": "a static argument that cannot be part of a program's key",
-    "PL612": "an array that was given away",
-    "PL613": "axes of a map that do not fit its arguments or results",
+    "PL620": "a static argument that cannot be part of a program's key",
+    "PL621": "an array that was given away",
+    "PL622": "axes of a map that do not fit its arguments or results",
     # PL7xx: numerics and comparison
     "PL701": "results that differ from the golden",
     "PL702": "a golden or a specification that cannot be used",
     "PL703": "a rule that an operation does not have",
     "PL704": "an integer operation without a result: a division by zero, a shift by a count out of range",
     "PL705": "a compiler pass that changed results",
-    "PL706": "a derivative with respect to something that has none, or of something that is no number",
-    "PL707": "a tangent or cotangent of another type than its value",
+    "PL706": "a cast whose exact ties go away from zero",
+    "PL720": "a derivative with respect to something that has none, or of something that is no number",
+    "PL721": "a tangent or cotangent of another type than its value",
     # PL9xx: internal
     "PL901": "a broken invariant: this is a bug in pypto",
 }
@@ -147,6 +156,10 @@ class BodyError(PyptoError):
     family = "PL1"
 
 
+class MemberError(BodyError, AttributeError):
+    """A program has no function or constant of this name."""
+
+
 class OutputError(PyptoError):
     """A write is lost, missing, or goes where it may not."""
 
@@ -197,12 +210,16 @@ class PyptoWarning(UserWarning):
     """Something legal that is probably a mistake; carries a code like an error does."""
 
 
+class PyptoDeprecationWarning(PyptoWarning, DeprecationWarning):
+    """A spelling that still works and says nothing any more."""
+
+
 _shown: dict[str | tuple[str, type[Warning], int], int] = {}
 """What the `warnings` module keeps to show a warning once per place, as in `__warningregistry__`."""
 
 
-def warn(code: str, message: str, *, fix: str = "", at: Frame | Source | None = None) -> None:
-    """Issue a `PyptoWarning` at the user's line; its text has the form of an error, and the usual filters apply to it.
+def warn(code: str, message: str, *, fix: str = "", at: Frame | Source | None = None, category: type[PyptoWarning] = PyptoWarning) -> None:
+    """Issue a warning at the user's line; its text has the form of an error, and the usual filters apply to it.
 
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
@@ -215,4 +232,4 @@ def warn(code: str, message: str, *, fix: str = "", at: Frame | Source | None = 
     source = resolve(at) if at is not None else user_source()
     text = "\n".join([f"{code}: {message}", *([source.snippet()] if source else []), *([f"  fix: {fix}"] if fix else [])])
     file, line = (source.file, source.line) if source else ("<unknown>", 1)
-    warnings.warn_explicit(text, PyptoWarning, file, line, registry=_shown)
+    warnings.warn_explicit(text, category, file, line, registry=_shown)

@@ -5,6 +5,7 @@ something else and say it in four numbers: they run on the default chip with the
 and memory stay). A test or module marked `limits` runs on the chip as it is, and so does every test that names a platform.
 """
 
+import os
 from dataclasses import replace
 
 import hypothesis
@@ -19,6 +20,17 @@ hypothesis.settings.load_profile("repeatable")
 __all__ = ["golden", "pytest_addoption", "pytest_configure"]
 
 TILES_OF_ANY_SHAPE = replace(PLATFORMS["a2a3sim"], row_align=1, fractal=1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _machine_code_of_tests(request):
+    """Keep what tests compile out of the user's cache: processes that tests start look there, too."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(request.config.cache.mkdir("machine-code"))
+    yield
+    os.environ.pop("XDG_CACHE_HOME")
+    if before is not None:
+        os.environ["XDG_CACHE_HOME"] = before
 
 
 @pytest.fixture(autouse=True)

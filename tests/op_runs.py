@@ -162,12 +162,12 @@ CALLS: dict[str, Call] = {
     "strided_slice": lambda f, x, start_indices, limit_indices, strides: f(x, start_indices, limit_indices, strides),
     "top_k": lambda f, x, k, axis: f(x, k, axis=axis),
     "sort": lambda f, *xs, **options: f(xs, **options),
-    **{f"reduce_{n}": _reduce for n in ("sum", "prod", "max", "min", "and", "or")},
+    **{f"reduce_{n}": _reduce for n in ("sum", "prod", "max", "min", "and", "or", "xor")},
     **{f"arg{n}": _extremum for n in ("max", "min")},
 }
 """How a golden is called where JAX names or orders its options otherwise."""
 
-MOVES = {op.name for op in OPERATIONS if isinstance(op.axes, Moves)} | {"select", "convert", "scatter_add", "scatter_mul"}
+MOVES = {op.name for op in OPERATIONS if isinstance(op.axes, Moves)} | {"select", "convert", "scatter_add", "scatter_sub", "scatter_mul"}
 """Ops whose golden sees the operands in their own dtype, as it rounds where they do; the others compute in 64 bits."""
 
 

@@ -123,15 +123,18 @@ def leaves_out_an_inline_output(x: One, out: pl.Out[One]):
         out[:] = x
 
 
+@pytest.mark.filterwarnings("ignore::pypto.errors.PyptoDeprecationWarning")
 def test_a_direction_on_an_inline_parameter_is_honoured():  # C09
     assert passes_an_output_to_an_inline(f32([3])).tolist() == [6]
 
 
+@pytest.mark.filterwarnings("ignore::pypto.errors.PyptoDeprecationWarning")
 def test_an_input_may_not_be_given_for_the_output_of_an_inline():  # C09
     error = untouched("PL203", passes_an_input_to_an_inline_output, f32([3]), f32([0]), sevens(1), at="doubles_into(x, y)")
     assert "`y`" in error.message
 
 
+@pytest.mark.filterwarnings("ignore::pypto.errors.PyptoDeprecationWarning")
 def test_an_output_of_an_inline_may_not_be_left_out():  # C09
     error = untouched("PL601", leaves_out_an_inline_output, f32([3]), sevens(1), at="doubles_into(x)")
     assert "`y`" in error.message

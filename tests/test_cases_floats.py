@@ -1,4 +1,4 @@
-"""Reported faults about narrow floats and their comparison (cases C23, C39, C43, C44, C89, C90)."""
+"""Reported faults about narrow floats and their comparison (cases C23, C27, C33, C39, C43, C44, C89, C90)."""
 
 import ml_dtypes
 import numpy as np
@@ -55,6 +55,36 @@ def test_a_norm_of_fp16_hundreds_is_300():  # C23
 
 def test_narrowing_the_sum_before_the_division_overflows():  # C23
     assert np.asarray(means_too_early(LARGE)).tolist() == [[np.inf]]
+
+
+# C27: BF16, FP8 and INT4 are read as what they are, never as the bits they are stored in.
+
+
+@pl.jit
+def copies_bf16(x: pl.Tensor[[1, 4], pl.BF16], out: pl.Out[pl.Tensor[[1, 4], pl.BF16]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = pl.load(x, [0, 0], [1, 4])
+
+
+def test_a_bf16_load_and_sum_see_numbers():  # C27
+    x = np.array([[1.5, 2, np.nan, -0.0]], BF16)
+    assert np.asarray(copies_bf16(x)).tobytes() == x.tobytes()
+    assert np.isnan(float(lax.reduce_sum(np.array([np.nan, 2, 3, 4], BF16), axes=(0,))))
+    assert float(lax.reduce_sum(np.array([1.5, 2, 3, 4.5], BF16), axes=(0,))) == 11
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4])
+def test_narrower_storage_is_read_as_its_numbers(dtype):  # C27, C33
+    x = np.array([[1, 2], [3, 4]]).astype(dtype)
+    assert np.asarray(lax.convert(x, dtype="FP32")).tolist() == [[1, 2], [3, 4]]
+    if dtype is ml_dtypes.int4:  # no product takes it: it is widened first
+        x = np.asarray(lax.convert(x, dtype="INT8"))
+    assert np.asarray(lax.matmul(x, np.eye(2).astype(x.dtype))).tolist() == [[1, 2], [3, 4]]
+
+
+def test_negative_int4_stay_negative_after_a_slice_at_an_odd_offset():  # C33
+    codes = np.arange(-8, 8).astype(ml_dtypes.int4)
+    assert np.asarray(lax.convert(lax.slice(codes, (3,), (10,)), dtype="INT8")).tolist() == list(range(-5, 2))
 
 
 # C39: a cast to the dtype a value has is a mistake in a kernel, and the identity on arrays.
@@ -169,7 +199,7 @@ def test_a_bf16_scalar_parameter_is_rounded_once_and_multiplies_exactly():  # C8
 def test_what_a_chip_does_not_take_is_one_sentence_with_the_cast_to_write():  # C89
     with pytest.raises(pypto.PyptoError) as caught, pypto.override(platform="a2a3"):
         scales_by_a_bf16_scalar(np.ones((1, 4), BF16), 1.0)
-    assert caught.value.code == "PL305"
+    assert caught.value.code == "PL406"
     assert "pl.cast" in caught.value.fix and "FP32" in caught.value.fix
 
 

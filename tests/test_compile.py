@@ -256,6 +256,10 @@ ACTS = {
     "diagnostic_phase": DiagnosticPhase.NONE,
     "disabled_diagnostics": {"PL204"},
     "golden_data_dir": "data",
+    "enable_dump_args": 2,
+    "enable_scope_stats": True,
+    "ring_task_window": [16, 0, 16, 16],
+    "ring_heap": 1024,
     "analyze_auto_scopes_for_deps": True,
     "memory_planner": MemoryPlanner.PYPTO,
     "check": False,
@@ -264,14 +268,10 @@ ACTS = {
 }
 CANNOT = {
     "enable_chip_swimlane": (1, 4, True),
-    "enable_dump_args": (1, 2),
     "enable_pmu": (2,),
     "enable_dep_gen": (True,),
-    "enable_scope_stats": (True,),
     "aicpu_thread_num": (2,),
-    "ring_task_window": (16, [16, 16, 16, 16]),
-    "ring_heap": (1024, (0, 1024, 1024, 1024)),
-    "ring_dep_pool": (5,),
+    "ring_dep_pool": (5, [5, 5, 5, 5]),
     "distributed_config": (DistributedConfig(),),
     "dump_ptoas_passes": (True,),
 }

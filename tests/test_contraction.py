@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 
 import ml_dtypes
 import numpy as np
@@ -172,7 +171,9 @@ def test_k_tiling_of_a_chain_changes_no_bit(dtype: type):
 def test_k_tiles_of_bf16_that_are_multiples_of_32_change_no_bit():
     rng = np.random.default_rng(5)
     a, b = rng.standard_normal((9, 128)).astype(bf16), rng.standard_normal((128, 7)).astype(bf16)
-    assert same(matmul(a[:, 64:], b[64:], matmul(a[:, :64], b[:64])), matmul(a, b))
+    for cut in (32, 64, 96):
+        assert same(matmul(a[:, cut:], b[cut:], matmul(a[:, :cut], b[:cut])), matmul(a, b))
+    assert not same(matmul(a[:, 16:], b[16:], matmul(a[:, :16], b[:16])), matmul(a, b))  # another, defined result
 
 
 def test_a_bf16_dot_of_512_ones_is_512():  # C22
@@ -228,14 +229,3 @@ def test_operands_that_do_not_fit_are_refused():
         with pytest.raises(ShapeError) as caught:
             matmul(*arguments, **options)
         assert caught.value.code == code
-
-
-@pytest.mark.parametrize(("dtype", "limit"), [(bf16, 1.0), (f32, 2.0)])
-def test_a_tile_product_is_fast_enough_to_test_with(dtype: type, limit: float):
-    # 13 and 21 ms where it was written; ten times and more is allowed for busy machines.
-    rng = np.random.default_rng(8)
-    a, b = rng.standard_normal((128, 512)).astype(dtype), rng.standard_normal((512, 128)).astype(dtype)
-    matmul(a, b)
-    start = perf_counter()
-    matmul(a, b)
-    assert perf_counter() - start < limit

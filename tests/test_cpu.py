@@ -31,12 +31,22 @@ def compiled(kernel: Any, *arrays: Any) -> Any:
         return kernel(*arrays)
 
 
+WAITING = {"rope": "gather_mask", "topk": "sort32"}
+"""Examples that the reference executor runs, because one of their ops has no code for the CPU yet."""
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_an_example_gives_the_bits_of_the_reference(path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     module = load(path, monkeypatch)
     kernel = next(v for v in vars(module).values() if isinstance(v, pl.Kernel) and v.kind == "jit")
     inputs = [s.make(3) for s in module.specs() if not getattr(s, "written", False)]
-    assert same_bits(kernel(*inputs), compiled(kernel, *inputs))
+    reason = getattr(kernel.lower().compiled, "reason", "")
+    assert bool(reason) == (path.stem in WAITING) and WAITING.get(path.stem, "") in reason, reason
+    with pypto.override(check=False, executor="cpu"):
+        made = kernel(*inputs)
+    expected = kernel(*inputs)
+    pairs = zip(expected, made, strict=True) if isinstance(expected, tuple) else [(expected, made)]
+    assert all(same_bits(a, b) for a, b in pairs)
 
 
 def test_random_nests_give_the_bits_of_the_reference() -> None:

@@ -7,6 +7,7 @@ import contextlib
 import doctest
 import importlib
 import io
+import itertools
 import linecache
 import re
 import sys
@@ -22,7 +23,7 @@ from pypto.errors import PyptoError
 pytestmark = pytest.mark.limits
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "language").glob("*.md"))]
 MODULES = sorted(
     ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for file in (ROOT / "pypto").rglob("*.py")
@@ -48,7 +49,7 @@ def blocks_of(page: str) -> list[Block]:
     """The Python blocks of a page. An output block belongs to the Python block that only blank lines separate it from."""
     fences = list(FENCE.finditer(page))
     found = []
-    for fence, after in zip(fences, [*fences, None][1:], strict=True):
+    for fence, after in itertools.zip_longest(fences, fences[1:]):
         if fence["label"].strip() != "python":
             continue
         code = _unindented(fence)

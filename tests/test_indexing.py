@@ -118,7 +118,7 @@ def test_bits_are_read_as_another_dtype(pair):
 
 # Gather and scatter.
 
-NAMES = ("scatter", "scatter_add", "scatter_mul", "scatter_min", "scatter_max")
+NAMES = ("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max")
 
 
 @pytest.mark.parametrize("mode", ["clip", "fill", "promise_in_bounds", None])

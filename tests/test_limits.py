@@ -387,12 +387,14 @@ def test_cpu_takes_the_limits_away_and_says_so():
     assert "no limits checked" in str(program).splitlines()[0]
 
 
-def test_a_program_of_one_platform_never_runs_for_another():
+@pytest.mark.parametrize("way", [{}, {"check": False}, {"check": False, "executor": "cpu"}], ids=str)
+def test_a_program_of_one_platform_never_runs_for_another(way):
     x = np.zeros((4, 5), np.float32)
-    with pypto.override(platform="cpu"):
-        row_of_20_bytes(x)
-    for check in (True, False):
-        with pypto.override(check=check, executor="cpu"), pytest.raises(PyptoError):
+    with pypto.override(**way):
+        for _ in range(2):  # the second call is remembered
+            with pypto.override(platform="cpu"):
+                row_of_20_bytes(x)
+        with pytest.raises(PyptoError):
             row_of_20_bytes(x)
 
 

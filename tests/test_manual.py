@@ -1,12 +1,13 @@
 """The manual pages of `docs/ops` are what the op objects say today, and the command line finds them."""
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from pypto import __main__ as command
 from pypto.core.op import OPS
-from pypto.tools import manual, ops
+from pypto.errors import CODES, PyptoError
+from pypto.tools import lessons, manual, ops
 
 FOLDER = Path(__file__).parent.parent / "docs" / "ops"
 
@@ -42,7 +43,34 @@ def test_search_finds_by_what_a_page_says(capsys: pytest.CaptureFixture[str]) ->
     assert "row_expand_mul" in capsys.readouterr().out.split()
 
 
-def test_explain_says_what_a_code_is_about(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["explain", "PL201"]) == 0
+@pytest.mark.parametrize("code", CODES)
+def test_explain_prints_the_lesson_of_a_code(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["explain", code]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{code}: {CODES[code]}\n\n**") and len(printed.split()) > 30
+    assert "## " not in printed and "# raises" not in printed
+
+
+def test_explain_takes_lower_case_and_refuses_what_is_no_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["explain", "pl201"]) == 0
     assert "output parameter" in capsys.readouterr().out
     assert command.main(["explain", "PL000"]) == 1
+    assert "PL101" in capsys.readouterr().err
+
+
+def test_an_installed_copy_finds_its_page_of_lessons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / "share" / "doc" / "pypto" / "errors.md"
+    installed.parent.mkdir(parents=True)
+    installed.write_text("## PL103\n\nthe lesson\n")
+
+    class File(PurePosixPath):
+        def locate(self) -> Path:
+            return installed
+
+    monkeypatch.setattr(lessons, "PAGE", "docs/no_such_page.md")
+    monkeypatch.setattr(lessons.importlib.metadata, "files", lambda _: [File("../../share/doc/pypto/errors.md")])
+    assert lessons.lesson("PL103").splitlines()[2] == "the lesson"
+    monkeypatch.setattr(lessons.importlib.metadata, "files", lambda _: [])
+    with pytest.raises(PyptoError) as caught:
+        lessons.lesson("PL103")
+    assert caught.value.code == "PL601"

@@ -129,6 +129,16 @@ def test_a_traced_program_gives_the_same_bits(op):
         assert all(identical(a, b) for a, b in zip(traced(op, args, params), eager(op, args, params), strict=True))
 
 
+@pytest.mark.parametrize("op", [op for op in SAMPLED if isinstance(op.axes, Pointwise)], ids=lambda op: op.name)
+def test_an_element_of_an_elementwise_result_does_not_depend_on_the_shape(op):
+    """One row, one column, one element and ragged shapes: all as the elements by themselves, whose values JAX confirms."""
+    for args, params in op.samples():
+        shape = np.broadcast_shapes(*(np.shape(a) for a in args))
+        flat = [np.broadcast_to(a, shape).reshape(-1).copy() for a in args]
+        for found, alone in zip(eager(op, args, params), eager(op, flat, params), strict=True):
+            assert found.shape == shape and identical(found.reshape(-1), alone), params
+
+
 # Ops that leave elements of their results unwritten: a kernel may not store those.
 UNWRITTEN = (lax.empty, lax.gather_compare, lax.mrgsort_lists)
 

@@ -241,7 +241,7 @@ def test_random_exists_on_a5_only():
     kernel, out = making(lambda n: pl.random(0, 0, 0, 0, 0, 0, [1, 8])), np.zeros((1, 8), np.uint32)
     with pypto.override(platform="a2a3"), pytest.raises(PyptoError) as caught:
         kernel.lower(0, out)
-    assert caught.value.code == "PL305" and "a5" in caught.value.fix
+    assert caught.value.code == "PL406" and "a5" in caught.value.fix
     with pypto.override(platform="a5"):
         assert "random_bits" in str(kernel.lower(0, out))
 

@@ -338,7 +338,7 @@ def test_a_chip_without_the_instruction_says_so_at_the_users_line():
         with pl.at(level=pl.Level.CORE_GROUP):
             out[:] = pl.not_(x)  # refused
 
-    refused("PL305", inverts, np.ones((1, 8), np.int32), at="pl.not_(x)")
+    refused("PL406", inverts, np.ones((1, 8), np.int32), at="pl.not_(x)")
     with pypto.override(platform="cpu"):
         assert (np.asarray(inverts(np.ones((1, 8), np.int32))) == -2).all()
 

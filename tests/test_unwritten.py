@@ -47,12 +47,6 @@ def copies_an_unwritten_buffer(x: V4, out: pl.Out[V4]):
 
 
 @pl.jit
-def reads_its_output_first(x: V4, out: pl.Out[V4]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        out[:] = out + x  # refused
-
-
-@pl.jit
 def sums_an_unwritten_lane(x: V4, out: pl.Out[V4]):
     with pl.at(level=pl.Level.CORE_GROUP):
         t = pl.create_tensor([1, 4], dtype=pl.FP32)
@@ -102,7 +96,6 @@ def selects_by_an_unwritten_mask(x: V4, out: pl.Out[V4]):
         (stores_what_a_created_tile_gave, "out[:]"),
         (stores_an_unwritten_buffer, "out[:]"),
         (copies_an_unwritten_buffer, "out[:]"),
-        (reads_its_output_first, "out[:]"),
         (sums_an_unwritten_lane, "out[0]"),
         (multiplies_an_unwritten_row, "out[0:2]"),
         (stores_an_unwritten_scalar, "out[1]"),
@@ -228,7 +221,6 @@ def test_unchecked_runs_read_what_nobody_wrote_as_zero():
         assert stores_an_unwritten_buffer(X).tolist() == [1, 2, 3, 0]
         assert indexes_with_an_unwritten_element(np.array([5, 6, 7, 8], np.int32)).tolist() == [5, 6, 7, 8]
         assert branches_on_an_unwritten_element(np.array([5, 6, 7, 8], np.int32)).tolist() == [5, 6, 7, 8]
-        assert reads_its_output_first(X, sevens(4)).tolist() == [1, 2, 3, 4]
 
 
 # Legal: nobody can see it.
@@ -332,3 +324,23 @@ def test_what_nobody_can_see_is_not_reported(kernel, expected):
     with reports():
         assert kernel(XX, sevens(2, 4)).tolist() == expected.tolist()
         assert kernel.eager(XX, sevens(2, 4)).tolist() == expected.tolist()
+
+
+# Where such an element came from.
+
+
+@pl.jit
+def through_a_loop_and_a_branch(x: V4, n: pl.Scalar[pl.INT32], out: pl.Out[V4]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        hole = pl.create_tensor([4], dtype=pl.FP32)
+        t = x + 0.0
+        for i in pl.range(n):
+            if i > 0:
+                t = t + hole
+        out[:] = t  # refused
+
+
+def test_the_created_tile_behind_a_store_is_named_with_its_line():
+    error = refused("PL306", through_a_loop_and_a_branch, X, 2, sevens(4), at="out[:]")
+    assert f"`hole` was created at line {through_a_loop_and_a_branch.staged.source.line + 2}" in error.message
+    assert through_a_loop_and_a_branch(X, 1).tolist() == [1, 2, 3, 4]

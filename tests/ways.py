@@ -12,7 +12,7 @@ from pypto.core.avals import RefAval, TileAval
 from pypto.core.ir import Eqn, Jaxpr, Var
 from pypto.errors import PyptoError
 from pypto.interpreters.reference import Machine
-from pypto.language import calls
+from pypto.language import calls, passing
 from pypto.language.decorators import Kernel
 from pypto.tile import lower_program
 
@@ -68,7 +68,7 @@ class _Traced:
 
     def __init__(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
         self.kernel, self.args = kernel, args
-        self.jaxpr = kernel._trace([a.aval if a.aval is not None else a.static for a in self._call().arguments])
+        self.jaxpr = kernel.traced([a.aval if a.aval is not None else a.static for a in self._call().arguments])
 
     def _call(self) -> calls.Call:
         return self.kernel._bind(_copies(self.args), {})
@@ -83,9 +83,9 @@ class _Traced:
 
     def _run(self, main: Jaxpr, bodies: dict[str, Jaxpr]) -> Any:
         call = self._call()
-        values = calls.to_values(call, check=True, undeclared_writes=self.kernel.undeclared_writes is not None)
+        values = passing.to_values(call, check=True, undeclared_writes=self.kernel.undeclared_writes is not None)
         ClaimingMachine(bodies).run(main, values)
-        return calls.write_back(self.kernel.signature, call, values)
+        return passing.write_back(self.kernel.signature, call, values)
 
 
 def _copies(args: Sequence[Any]) -> tuple[Any, ...]:

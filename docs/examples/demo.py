@@ -13,7 +13,19 @@ import numpy as np
 
 from pypto.testing import CheckResult, ScalarSpec, TensorSpec
 
-EXAMPLES = ("hello", "softmax", "rmsnorm", "matmul", "gemm_residual", "flash_attention")
+EXAMPLES = (
+    "hello",
+    "softmax",
+    "rmsnorm",
+    "layernorm",
+    "rope",
+    "topk",
+    "matmul",
+    "gemm_residual",
+    "int8_linear",
+    "swiglu_mlp",
+    "flash_attention",
+)
 HEADER = ("kernel", "shapes", "worst ULP", "worst error", "bits", "seconds (reference)")
 NOTES = """\
 worst ULP, worst error: the largest distance from JAX, in units in the last place and absolute. Where many terms cancel an

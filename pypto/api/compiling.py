@@ -121,15 +121,15 @@ class Jitted:
         """A static value by what it holds: an object that changed is another one.
 
         Errors:
-          PL611 for one that cannot be hashed, or holds values of a trace.
+          PL620 for one that cannot be hashed, or holds values of a trace.
         """
         if isinstance(value, Tracer):
-            raise CallError("PL611", f"{what} of `{name_of(self.fun)}` is static and {value!r} is traced", fix="do not make it static")
+            raise CallError("PL620", f"{what} of `{name_of(self.fun)}` is static and {value!r} is traced", fix="do not make it static")
         try:
             hash(value)
         except TypeError:
             raise CallError(
-                "PL611",
+                "PL620",
                 f"{what} of `{name_of(self.fun)}` is static and a {type(value).__name__}, which changes and cannot be hashed: {value!r}",
                 fix="a tuple or a frozen dataclass; or do not make it static",
             ) from None
@@ -273,7 +273,7 @@ def jit(
       Python values that the function reads from outside are part of the key, so that changing one traces again. A Python number is
       an FP32 or INT32 value of the program that still takes the dtype of what it meets; one that FP32 does not hold is a constant.
     Errors:
-      PL611 for a static argument that cannot be hashed, PL601 for an argument that is no array, PL612 for a use of a donated array.
+      PL620 for a static argument that cannot be hashed, PL601 for an argument that is no array, PL621 for a use of a donated array.
 
     >>> from pypto import lax
     >>> f = jit(lambda x, n: x * n, static_argnums=1)

@@ -124,17 +124,17 @@ def _typed(what: str, kind: str, t: Any, aval: Aval) -> Any:
     """What a rule gives for a value of a type.
 
     Errors:
-      PL707 for another type.
+      PL721 for another type.
     """
     if t is None or is_float0(t):
         return Zero(plain(aval))
     if not differentiable(aval):
         if aval_of(t).shape == aval.shape and not _any(t):
             return Zero(plain(aval))
-        raise NumericsError("PL707", f"{what} gives a {kind} {aval_of(t)} for a value {aval}, which has none", fix="give None there")
+        raise NumericsError("PL721", f"{what} gives a {kind} {aval_of(t)} for a value {aval}, which has none", fix="give None there")
     t = as_array(t)
     if t.shape != aval.shape or t.dtype is not aval.dtype:
-        raise NumericsError("PL707", f"{what} gives a {kind} {t.aval} for a value {aval}", fix=f"give it the type {aval}")
+        raise NumericsError("PL721", f"{what} gives a {kind} {t.aval} for a value {aval}", fix=f"give it the type {aval}")
     return t
 
 
@@ -191,7 +191,7 @@ class custom_vjp(_Custom):  # lower case as in JAX
             outs = [as_array(x) for x in tree.flatten_like(structure, pair[0], f"the value fwd of `{name}` returns")]
             for o, want in zip(outs, body.outs, strict=True):
                 if o.shape != want.aval.shape or o.dtype is not want.aval.dtype:
-                    raise NumericsError("PL707", f"fwd of `{name}` gives {o.aval}, the function itself {want.aval}", fix="the same type")
+                    raise NumericsError("PL721", f"fwd of `{name}` gives {o.aval}, the function itself {want.aval}", fix="the same type")
             residuals, kept_structure = tree.flatten(pair[1])
             kept.append(kept_structure)
             return outs, [as_array(x) for x in residuals]

@@ -49,7 +49,7 @@ def value_and_grad(
       argnums: which positional arguments to differentiate with respect to: one, or several, which then give a tuple.
       allow_int: integers in those arguments get the gradient None instead of an error.
     Errors:
-      PL706 for an argument without a derivative, or a result that is no float scalar; PL703 naming an op without a rule.
+      PL720 for an argument without a derivative, or a result that is no float scalar; PL703 naming an op without a rule.
 
     >>> value_and_grad(lambda x, y: x * x * y)(3.0, 2.0)
     (Array(18., dtype=FP32), Array(12., dtype=FP32))
@@ -84,11 +84,11 @@ def _one(fun: Any, value: Any) -> Any:
     """The cotangent 1 of a scalar result."""
     leaves, structure = tree.flatten(value)
     if structure != tree.LEAF:
-        raise NumericsError("PL706", f"`{name_of(fun)}` returns {structure}, not one number", fix="return a scalar; has_aux=True for more")
+        raise NumericsError("PL720", f"`{name_of(fun)}` returns {structure}, not one number", fix="return a scalar; has_aux=True for more")
     aval = aval_of(leaves[0])
     if aval.shape != () or not differentiable(aval):
         raise NumericsError(
-            "PL706", f"`{name_of(fun)}` returns {aval}: a gradient is of one float without axes", fix="sum it; or pypto.vjp, jacrev, jacfwd"
+            "PL720", f"`{name_of(fun)}` returns {aval}: a gradient is of one float without axes", fix="sum it; or pypto.vjp, jacrev, jacfwd"
         )
     return Array(literal(1, aval.dtype).value, aval.dtype)
 
@@ -116,7 +116,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     Returns:
       The value and the function; with `has_aux` the aux as well. Integers have the cotangent None.
     Errors:
-      PL707 for a cotangent of another type than the value.
+      PL721 for a cotangent of another type than the value.
 
     >>> value, pull = vjp(lambda x, y: x * y, 3.0, 4.0)
     >>> pull(1.0)
@@ -154,18 +154,18 @@ def typed_tangent(kind: str, of: str, t: Any, aval: Aval) -> Any:
     """A user's tangent or cotangent as the interpreters have it: of an integer it is None, a `Zero` inside.
 
     Errors:
-      PL707 for one of another type.
+      PL721 for one of another type.
     """
     if t is None or is_float0(t):
         if differentiable(aval) and t is not None:
-            raise NumericsError("PL707", f"the {kind} of {of}, which is {aval}, is a float0 zero", fix=f"zeros of type {aval}, or None")
+            raise NumericsError("PL721", f"the {kind} of {of}, which is {aval}, is a float0 zero", fix=f"zeros of type {aval}, or None")
         return Zero(plain(aval))
     if not differentiable(aval):
-        raise NumericsError("PL707", f"a {kind} is given for {of}, which is {aval} and has none", fix="give None there")
+        raise NumericsError("PL721", f"a {kind} is given for {of}, which is {aval} and has none", fix="give None there")
     found = aval_of(t)
     weak = isinstance(t, NUMBERS) and not isinstance(t, bool)
     if found.shape != aval.shape or (found.dtype is not aval.dtype and not weak):
-        raise NumericsError("PL707", f"the {kind} of {of}, which is {aval}, is {found}", fix="give it the value's shape and dtype")
+        raise NumericsError("PL721", f"the {kind} of {of}, which is {aval}, is {found}", fix="give it the value's shape and dtype")
     return Array(t, aval.dtype) if weak else as_array(t)
 
 
@@ -181,7 +181,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
       primals, tangents: tuples or lists of trees, one entry per argument. A tangent has the shape and dtype of its value; of
         integers it is None, and None anywhere stands for zero.
     Errors:
-      PL707 for a tangent of another type than its value.
+      PL721 for a tangent of another type than its value.
 
     >>> jvp(lambda x: x * x, (3.0,), (1.0,))
     (Array(9., dtype=FP32), Array(6., dtype=FP32))

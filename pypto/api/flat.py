@@ -100,7 +100,7 @@ def check_array(fun: Any, what: str, x: Any) -> None:
 
 
 def check_differentiable(fun: Any, what: str, x: Any) -> None:
-    """PL706 for an argument that has no derivative."""
+    """PL720 for an argument that has no derivative."""
     try:
         aval = aval_of(x)
     except PyptoError:  # not even an array
@@ -111,7 +111,7 @@ def check_differentiable(fun: Any, what: str, x: Any) -> None:
         from pypto.errors import NumericsError
 
         raise NumericsError(
-            "PL706",
+            "PL720",
             f"{what} of `{name_of(fun)}` is {aval}: only FP32, FP16 and BF16 values have derivatives",
             fix="argnums of the float arguments, x.astype(pypto.FP32), or allow_int=True, which gives None there",
         )

@@ -58,7 +58,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
     """The Jacobian by forward mode, as `jax.jacfwd`: for each result and argument an array [*result, *argument].
 
     Errors:
-      PL706 for an argument without a derivative.
+      PL720 for an argument without a derivative.
 
     >>> import numpy as np
     >>> jacfwd(lambda x: x * x)(np.float32([1, 2]))
@@ -107,7 +107,7 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
     """The Jacobian by reverse mode, as `jax.jacrev`: for each result and argument an array [*result, *argument].
 
     Errors:
-      PL706 for an argument without a derivative, PL703 naming an op without a way back.
+      PL720 for an argument without a derivative, PL703 naming an op without a way back.
 
     >>> import numpy as np
     >>> jacrev(lambda x: x[0] * x[1])(np.float32([3, 5]))

@@ -23,7 +23,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size
       out_axes: where the axis goes in results; None for one that is the same for all examples.
       axis_size: how many examples there are, where no argument says it.
     Errors:
-      PL613 for axes that do not exist, sizes that differ, or a result that is not the same for all.
+      PL622 for axes that do not exist, sizes that differ, or a result that is not the same for all.
 
     >>> import numpy as np
     >>> from pypto import lax
@@ -47,7 +47,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size
 
 def _axes_of(fun: Any, in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
     if isinstance(in_axes, tuple | list) and len(in_axes) != len(args):
-        raise CallError("PL613", f"in_axes of `{name_of(fun)}` has {len(in_axes)} entries for {len(args)} arguments", fix="one for each")
+        raise CallError("PL622", f"in_axes of `{name_of(fun)}` has {len(in_axes)} entries for {len(args)} arguments", fix="one for each")
     each = list(in_axes) if isinstance(in_axes, tuple | list) else [in_axes] * len(args)
     found: list[int | None] = []
     for i, (a, x) in enumerate(zip(each, args, strict=True)):
@@ -60,7 +60,7 @@ def _placed(x: Any, axis: int | None, name: Callable[[], str]) -> int | None:
         return None
     rank = aval_of(x).rank
     if not -rank <= axis < rank:
-        raise CallError("PL613", f"vmap of `{name()}`: axis {axis} of {aval_of(x)}", fix="an axis it has, or None to share it")
+        raise CallError("PL622", f"vmap of `{name()}`: axis {axis} of {aval_of(x)}", fix="an axis it has, or None to share it")
     return axis + rank if axis < 0 else axis
 
 
@@ -72,17 +72,17 @@ def _size(fun: Any, flat: Flattened, axes: Sequence[Any], placed: Sequence[int |
         each = [f"{aval_of(x)} along {a}" for x, a in zip(flat.leaves, placed, strict=True) if a is not None]
         found = f"examples differ in number: {', '.join(each)}" + (f", axis_size={given}" if given is not None else "")
         text = found if sizes else "no argument has examples"
-        raise CallError("PL613", f"vmap of `{name_of(fun)}`: {text}", fix="one extent for all mapped axes" if sizes else "axis_size=")
+        raise CallError("PL622", f"vmap of `{name_of(fun)}`: {text}", fix="one extent for all mapped axes" if sizes else "axis_size=")
     return sizes.pop()
 
 
 def _result(fun: Any, x: Any, batched: bool, axis: Any, size: int) -> Any:
     if axis is None:
         if batched:
-            raise CallError("PL613", f"vmap of `{name_of(fun)}`: out_axes is None for a result that differs by example", fix="an axis")
+            raise CallError("PL622", f"vmap of `{name_of(fun)}`: out_axes is None for a result that differs by example", fix="an axis")
         return as_array(x)
     whole = x if batched else repeated(x, size)
     rank = aval_of(whole).rank
     if not -rank <= axis < rank:
-        raise CallError("PL613", f"vmap of `{name_of(fun)}`: out_axes {axis} of a result {aval_of(whole)}", fix="an axis it has")
+        raise CallError("PL622", f"vmap of `{name_of(fun)}`: out_axes {axis} of a result {aval_of(whole)}", fix="an axis it has")
     return as_array(moved_axis(whole, 0, axis + rank if axis < 0 else axis))

@@ -151,7 +151,7 @@ class _Gone:
         self._aval = aval
 
     def __getattr__(self, name: str) -> Any:
-        raise CallError("PL612", f"this array, {self._aval}, was donated to a function and is gone", fix="use what the function returned")
+        raise CallError("PL621", f"this array, {self._aval}, was donated to a function and is gone", fix="use what the function returned")
 
 
 class Array(ArrayMethods):
@@ -207,7 +207,7 @@ class Array(ArrayMethods):
         return self.aval.dtype
 
     def delete(self) -> None:
-        """Let go of the data: whoever uses the array from now on gets PL612. `jit` does it to donated arguments."""
+        """Let go of the data: whoever uses the array from now on gets PL621. `jit` does it to donated arguments."""
         self._data = _Gone(self._aval)  # type: ignore[assignment]
 
     def is_deleted(self) -> bool:
@@ -340,8 +340,16 @@ def conversion(source: DType, target: DType) -> dict[str, str]:
 
 
 def _from_torch(x: Any) -> np.ndarray:
+    """The memory of a torch tensor; dtypes that NumPy cannot name by their bits."""
     host = x.detach().cpu()
-    if str(host.dtype) == "torch.bfloat16":
+    own = _TORCH_ONLY.get(str(host.dtype))
+    if own is not None:
         torch = sys.modules["torch"]  # loaded: the value came from it
-        return host.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return host.view(torch.int16 if own.itemsize == 2 else torch.uint8).numpy().view(own)
     return host.numpy()
+
+
+_TORCH_ONLY = {
+    f"torch.{dtype.name}": dtype
+    for dtype in map(np.dtype, (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e8m0fnu))
+}

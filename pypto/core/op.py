@@ -137,6 +137,8 @@ class Op:
       unit: which unit runs it: vector, cube, move, scalar or control.
       accepts: dtypes of the data operands; None when `abstract` decides.
       on: per chip family, the dtypes its instruction takes; None where the chip takes whatever the op does.
+      on_columns: the same for the form along axes before the last one, where that is another instruction (`Native.columns`).
+      options_on: the chip families that have an option, for options not every chip has.
       jvp, transpose, batching, cpu, pto: the rule, or `No(reason)`; `pypto.interpreters` says what a rule is given and gives.
       linearize: a rule like `jvp` for ops with bodies, which reverse mode takes apart into values and a linear part; None: by `jvp`.
       exact: `Exact(rule)` or `Ulp(bound)`.
@@ -171,6 +173,8 @@ class Op:
     unit: str = "vector"
     accepts: frozenset[Any] | None = None
     on: dict[str, frozenset[Any]] | None = None
+    on_columns: dict[str, frozenset[Any]] | None = None
+    options_on: dict[str, frozenset[str]] = field(default_factory=dict)
     jvp: Any = field(default_factory=lambda: No("nothing is known about its derivative"))
     linearize: Any = None
     transpose: Any = field(default_factory=lambda: No("it is not linear: reverse mode goes through the operations of its jvp rule"))
@@ -240,20 +244,21 @@ class Op:
 
     def bind(self, *operands: Any, **params: Any) -> Any:
         """Hand the call to the current trace, which decides what it becomes."""
-        from pypto.core.trace import aval_of, current_trace
+        from pypto.core.trace import current_trace
 
-        trace = current_trace()
-        operands = trace.operands(self, operands)
-        if self.prepare is not None:
-            operands = self.prepare(self, operands)
-        if self.normal is not None:
-            params = self.normal(*map(aval_of, operands), **params)
-        return trace.process(self, operands, params)
+        return current_trace().bind(self, operands, params)
 
     def abstract_eval(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         """The abstract results, always as a tuple."""
         result = self.abstract(*avals, **params)
         return result if isinstance(result, tuple) else (result,)
+
+    def form(self, avals: Sequence[Aval], params: dict[str, Any]) -> tuple[dict[str, frozenset[Any]], str]:
+        """The dtypes per chip family of the instruction one application is, and the word for its form: of rows, of columns, or empty."""
+        if self.on_columns is None:
+            return self.on or {}, ""
+        axes = params["axes"] if "axes" in params else (params["axis"],)
+        return (self.on or {}, "row") if avals[0].rank - 1 in axes else (self.on_columns, "column")
 
     def axes_of(self, avals: Sequence[Aval], params: dict[str, Any]) -> Axes:
         """How the axes of one application may be cut."""

@@ -31,6 +31,15 @@ class Trace:
     parent: Any = None
     """The trace below: what values of this one are made of belongs to it or to those below it."""
 
+    def bind(self, op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """One op call, from the arguments as they were given."""
+        operands = self.operands(op, operands)
+        if op.prepare is not None:
+            operands = op.prepare(op, operands)
+        if op.normal is not None:
+            params = op.normal(*map(aval_of, operands), **params)
+        return self.process(op, operands, params)
+
     def operands(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Arguments as this trace's values; numbers stay numbers until `Op.prepare` knows their dtype."""
         return args

@@ -36,7 +36,7 @@ def check_faults(eqn: Eqn, ins: Sequence[Any]) -> None:
     marked = Value(found.mask, operand.valid, operand.taint).cropped()
     bad = marked.data if marked.taint is None else marked.data & ~marked.taint
     if np.any(bad):
-        where = tuple(int(i[0]) for i in np.nonzero(bad))
+        where = tuple(int(i[0]) for i in np.nonzero(bad)) if np.ndim(bad) else ()
         names = {"name": name_of(eqn, found.operand), "first": name_of(eqn, 0)}
         text = found.text.format(value=operand.data[where], where=list(where), **names)
         raise ShapeError(found.code, f"{eqn.op.name}: {text}", fix=found.fix, at=eqn.source)

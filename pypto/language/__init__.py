@@ -15,11 +15,13 @@ from pypto.dtypes import (
     HF4,
     HF8,
     INDEX,
+    INT4,
     INT8,
     INT16,
     INT32,
     INT64,
     TASK_ID,
+    UINT4,
     UINT8,
     UINT16,
     UINT32,
@@ -64,9 +66,12 @@ from pypto.language.broadcasts import (
 )
 from pypto.language.creating import arange, ci, create_l1, create_tensor, create_tile, expand_clone, expands, full, random, tri
 from pypto.language.cube import batch_matmul, batch_matmul_acc, gemv, gemv_acc, gemv_bias, matmul, matmul_acc, matmul_bias
-from pypto.language.decorators import Kernel, jit
+from pypto.language.declaration import FunctionType, Role
+from pypto.language.decorators import Kernel, function, inline, jit
+from pypto.language.directives import func_attr, static_assert, static_print
 from pypto.language.gathering import MaskPattern as _MaskPattern
 from pypto.language.gathering import gather, gather_compare, gather_mask, gather_row, gatherb, mgather, paged_gather
+from pypto.language.layouts import DN, ND, NZ, TensorLayout, TensorView
 from pypto.language.levels import spelled_at as _spelled_at
 from pypto.language.moving import (
     assemble,
@@ -85,6 +90,7 @@ from pypto.language.moving import (
 from pypto.language.moving import transpose_view as _transpose_view
 from pypto.language.moving import view as _view
 from pypto.language.padding import PadValue, fillpad, fillpad_expand, fillpad_inplace, set_validshape
+from pypto.language.programs import KernelProgram, program
 from pypto.language.reducing import (
     col_argmax,
     col_argmin,
@@ -132,7 +138,7 @@ from pypto.language.spelled import (
 from pypto.language.spelled import (
     get_block_num as _get_block_num,
 )
-from pypto.language.types import RUNTIME, InOut, Out, Scalar, Tensor, Tile, dynamic
+from pypto.language.types import RUNTIME, Array, InOut, Out, Scalar, TaskId, Tensor, Tile, Tuple, dynamic
 from pypto.lax import (
     abs,
     add,

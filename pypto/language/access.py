@@ -13,6 +13,7 @@ from pypto.core.ir import Literal
 from pypto.dtypes import DType
 from pypto.errors import ShapeError, TaskError
 from pypto.language.front import undeclared
+from pypto.language.recovery import Broken
 from pypto.language.types import Symbol
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, index_of
 from pypto.lax.memory import dropped
@@ -232,6 +233,8 @@ def store(trace: PlTrace, target: Any, window: Window, value: Any, combine: str 
     Errors:
       PL203 for a parameter that is no output; for an atomic store PL307 into a tile, PL501 outside a region.
     """
+    if isinstance(value, Broken):
+        return None
     if isinstance(value, Unset):
         raise value.error()
     if isinstance(target, RefValue):
@@ -308,8 +311,11 @@ def outside(what: str) -> TaskError:
     )
 
 
-def check_direction(trace: PlTrace, target: RefValue) -> None:
+def check_direction(trace: PlTrace, target: RefValue, through: str = "") -> None:
     """A store must reach something that was declared an output.
+
+    Args:
+      through: the function and parameter that will write it, where this is a call.
 
     Errors:
       PL203 naming the parameter.
@@ -317,7 +323,7 @@ def check_direction(trace: PlTrace, target: RefValue) -> None:
     parameter = trace.parameter_of(target)
     if parameter is not None and isinstance(parameter.aval, RefAval) and parameter.aval.direction == "in":
         if not trace.undeclared_writes:
-            raise undeclared(parameter.name)
+            raise undeclared(parameter.name, through=through)
         trace.device_writes.setdefault(parameter.name, user_frame())
 
 

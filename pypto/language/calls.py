@@ -12,13 +12,11 @@ import numpy as np
 
 from pypto import numerics
 from pypto.core.array import Array, to_numpy
-from pypto.core.avals import ArrayAval, Aval, RefAval, scalar
+from pypto.core.avals import Aval, RefAval, scalar
 from pypto.dtypes import DType, dtype_of
-from pypto.errors import CallError, PyptoError
-from pypto.interpreters.values import Buffer, Ref, Value
+from pypto.errors import CallError, PyptoError, together
 from pypto.language.front import resident
-from pypto.language.types import IN, INOUT, OUT, ScalarType, Symbol, TensorType
-from pypto.language.unwritten import check_written
+from pypto.language.types import IN, INOUT, OUT, Annotation, ArrayType, ScalarType, Symbol, TensorType
 from pypto.source import Source
 
 
@@ -27,7 +25,7 @@ class Parameter:
     """One parameter of a kernel: its name and what its annotation says, None for a plain Python value; `by_name` stands after `*`."""
 
     name: str
-    type: TensorType | ScalarType | None
+    type: Annotation | None
     default: Any = inspect.Parameter.empty
     by_name: bool = False
 
@@ -38,11 +36,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """A kernel's parameters, and the `def` line that errors about them point to."""
+    """A kernel's parameters and results, and the `def` line that errors about them point to."""
 
     name: str
     parameters: tuple[Parameter, ...]
     source: Source
+    returns: Annotation | None = None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """One value per parameter; `OMITTED` for outputs left out.
@@ -122,10 +121,9 @@ def prepare(signature: Signature, values: Sequence[Any], freeze: Callable[[Any],
       PL602 for a dtype, rank or extent that is not the declared one; PL604 for an output that cannot be written.
     """
     extents: dict[Symbol, tuple[int, str]] = {}
-    arguments = [_argument(signature, p, v) for p, v in zip(signature.parameters, values, strict=True)]
-    for a in arguments:
-        if a.array is not None and isinstance(a.parameter.type, TensorType):
-            _bind_extents(signature, a, extents)
+    arguments = _each(lambda pair: _argument(signature, *pair), list(zip(signature.parameters, values, strict=True)))
+    tensors = [a for a in arguments if a.array is not None and isinstance(a.parameter.type, TensorType)]
+    _each(lambda a: _bind_extents(signature, a, extents), tensors)
     for a in arguments:
         if a.given is OMITTED:
             _allocate(signature, a, {s: v for s, (v, _) in extents.items()})
@@ -134,10 +132,29 @@ def prepare(signature: Signature, values: Sequence[Any], freeze: Callable[[Any],
     return Call(arguments, key, {s: v for s, (v, _) in extents.items()})
 
 
+def _each(check: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """`check` of every item; the errors of all of them as one."""
+    results, errors = [], []
+    for item in items:
+        try:
+            results.append(check(item))
+        except PyptoError as error:
+            errors.append(error)
+    if errors:
+        raise together(errors)
+    return results
+
+
 def _argument(signature: Signature, p: Parameter, given: Any) -> Argument:
     if isinstance(p.type, ScalarType):
         return Argument(p, given, _scalar(signature, p, given, p.type.dtype), scalar(p.type.dtype))
-    if p.type is None:
+    if isinstance(p.type, ArrayType):
+        raise CallError(
+            "PL602",
+            f"`{p.name}` of {signature.name}() is {p.type!r}, an on-core array, which does not cross into a kernel",
+            fix="pl.array.create(n, dtype) in the body, or pass a tensor",
+        )
+    if not isinstance(p.type, TensorType):
         check_plain(signature, p, given)
         return Argument(p, given, None, None, given)
     if given is OMITTED:
@@ -219,6 +236,13 @@ def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
         raise CallError(
             "PL602", f"{where} is {dtype.name}, declared {p.type.dtype.name}", fix=f"convert it to {p.type.dtype.storage} before the call"
         )
+    stride = p.type.view.stride if p.type.view is not None else None
+    if stride is not None and tuple(n // array.itemsize for n in array.strides) != stride:
+        raise CallError(
+            "PL602",
+            f"{where} has strides {[n // array.itemsize for n in array.strides]}, declared {list(stride)}",
+            fix="pass the window of the larger array, or drop stride= from the annotation",
+        )
     if p.is_output and (not isinstance(given, np.ndarray) and type(given).__module__.split(".")[0] != "torch"):
         raise CallError(
             "PL604",
@@ -291,88 +315,3 @@ def _check_overlap(signature: Signature, arguments: Sequence[Argument]) -> None:
                     f"`{out.parameter.name}` and `{other.parameter.name}` of {signature.name}() share memory",
                     fix="pass separate arrays; for in-place updates use one pl.InOut parameter",
                 )
-
-
-# ---- run-time values ---------------------------------------------------------------------------------------------
-
-
-def to_values(call: Call, *, check: bool, undeclared_writes: bool) -> list[Any]:
-    """Fresh run-time values of the traced arguments: outputs and whatever may be written are copies."""
-    values: list[Any] = []
-    for a in call.arguments:
-        if a.aval is None:
-            continue
-        assert a.array is not None
-        if not isinstance(a.aval, RefAval):
-            values.append(Value(a.array, ()))
-            continue
-        values.append(Ref.whole(_buffer(a, check, undeclared_writes)))
-    return values
-
-
-def to_compiled_values(call: Call, parameters: Sequence[Any], *, may_fail: bool, undeclared_writes: bool) -> list[Any]:
-    """As `to_values` without checks, for compiled code: an output that every run writes completely is written where it is.
-
-    Unless the run may fail: a failed call leaves the caller's arrays alone, so its outputs are copied once it is over.
-    """
-    values: list[Any] = []
-    traced = (a for a in call.arguments if a.aval is not None)
-    for a, p in zip(traced, parameters, strict=True):
-        assert a.array is not None and a.aval is not None
-        flags = a.array.flags
-        if not isinstance(a.aval, RefAval):
-            values.append(Value(a.array, ()))
-        elif a.aval.direction == OUT and p.full and may_fail and a.given is not OMITTED:
-            values.append(Ref.whole(Buffer(np.zeros(a.array.shape, a.aval.dtype.storage), None, None, a.parameter.name)))
-        elif a.aval.direction == OUT and p.full and flags.carray and a.array.dtype == a.aval.dtype.storage:
-            if p.read and a.given is not OMITTED:  # memory that is not written yet reads as zero
-                a.array.fill(0)
-            values.append(Ref.whole(Buffer(a.array, None, None, a.parameter.name)))
-        else:
-            values.append(Ref.whole(_buffer(a, False, undeclared_writes)))
-    return values
-
-
-def _buffer(a: Argument, check: bool, undeclared_writes: bool) -> Buffer:
-    assert a.array is not None and a.aval is not None
-    name, storage = a.parameter.name, a.aval.dtype.storage
-    direction = a.parameter.type.direction if isinstance(a.parameter.type, TensorType) else IN
-    if direction == OUT:
-        shape = a.array.shape
-        tainted = np.zeros(shape, np.bool_) if check else None
-        return Buffer(np.zeros(shape, storage), np.zeros(shape, np.bool_), tainted, name, visible=True)
-    writes = direction == INOUT or undeclared_writes
-    data = np.array(a.array, storage, order="C") if writes else np.ascontiguousarray(a.array.astype(storage, copy=False))
-    data = data.reshape(a.array.shape)  # ascontiguousarray gives 0-d arrays an axis
-    return Buffer(data, None, np.zeros(data.shape, np.bool_) if check and writes else None, name, visible=direction == INOUT)
-
-
-def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:
-    """Copy what was written to the caller's arrays, and return the outputs.
-
-    Errors:
-      PL202 when an output has no element written. A partly written one is a warning, PL204, with the region left out.
-    """
-    buffers = {v.buffer.name: v.buffer for v in values if isinstance(v, Ref)}
-    for a in call.arguments:
-        if a.parameter.is_output:
-            check_written(signature.name, signature.source, buffers[a.parameter.name])
-    results, omitted = [], []
-    for a in call.arguments:
-        if not a.parameter.is_output:
-            continue
-        buffer = buffers[a.parameter.name]
-        assert a.array is not None and a.aval is not None
-        if a.given is OMITTED:
-            omitted.append(Array.adopt(buffer.data, ArrayAval(buffer.data.shape, a.aval.dtype)))
-            continue
-        if buffer.data is a.array:  # written in place
-            results.append(a.given)
-            continue
-        if buffer.written is None or buffer.written.all():
-            np.copyto(a.array, buffer.data)
-        else:
-            a.array[buffer.written] = buffer.data[buffer.written]
-        results.append(a.given)
-    chosen = omitted or results
-    return chosen[0] if len(chosen) == 1 else tuple(chosen) if chosen else None

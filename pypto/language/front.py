@@ -10,7 +10,7 @@ from pypto.errors import CallError, OutputError, warn
 from pypto.source import Frame, Source
 
 FRONT: dict[str, Callable[..., Any]] = {}
-"""What `pypto.runtime` fills in: `compile`."""
+"""What `pypto.runtime` fills in: `compile`, and `call` under a configuration."""
 
 
 class Front:
@@ -57,11 +57,12 @@ class Front:
                 )
 
 
-def undeclared(name: str, at: Any = None) -> OutputError:
-    """The error for a store into an input."""
+def undeclared(name: str, at: Any = None, through: str = "") -> OutputError:
+    """The error for a store into an input; `through` names the output of a called function that would be it."""
+    what = f"{through} is an output and gets `{name}`" if through else f"a store into `{name}`"
     return OutputError(
         "PL203",
-        f"a store into `{name}`, which is declared an input: it would never reach the caller",
+        f"{what}, which is declared an input: it would never reach the caller",
         fix=f'annotate `{name}` with pl.Out[...] or pl.InOut[...]; for device-resident caches @pl.jit(undeclared_writes="device")',
         at=at,
     )

@@ -11,7 +11,7 @@ import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pypto.errors import BodyError
+from pypto.errors import BodyError, together
 from pypto.source import Source
 
 PREFIX = "_pypto_"
@@ -80,13 +80,14 @@ def place(file: str, node: ast.AST) -> Source:
 
 
 def check(function: ast.FunctionDef | ast.AsyncFunctionDef, file: str) -> None:
-    """Refuse the first thing in `function` that a kernel body may not contain.
+    """Refuse what a kernel body may not contain: everything in `function` that is refused, as one error.
 
     Errors:
       PL101 statements, PL102 targets and parameter lists, PL108 expressions.
     """
-    for problem in problems(function):
-        raise problem.error(file)
+    found = [problem.error(file) for problem in problems(function)]
+    if found:
+        raise together(found)
 
 
 def problems(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Problem]:
@@ -101,6 +102,27 @@ def problems(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Probl
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         yield from _reserved(argument.arg, argument)
     yield from _block(function.body)
+    yield from _late_attributes(function)
+
+
+def _late_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Problem]:
+    """`pl.func_attr` describes the whole function, so it stands before every other statement."""
+    rest = list(function.body)
+    if rest and isinstance(rest[0], ast.Expr) and isinstance(rest[0].value, ast.Constant):
+        rest.pop(0)  # the docstring
+    while rest and isinstance(rest[0], ast.Expr) and is_call_of(rest[0].value, "func_attr"):
+        rest.pop(0)
+    for node in (part for statement in rest for part in ast.walk(statement)):
+        if isinstance(node, ast.Call) and is_call_of(node, "func_attr"):
+            yield Problem("PL102", "`pl.func_attr` after other statements", "make it the first statement of the body", node)
+
+
+def is_call_of(node: ast.AST | None, name: str) -> bool:
+    """Whether an expression calls something spelled `name` or `module.name`."""
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func
+    return name == (called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else "")
 
 
 def _block(statements: list[ast.stmt]) -> Iterator[Problem]:
@@ -185,7 +207,8 @@ def _state_form(node: ast.expr) -> list[ast.Name] | None:
 def loop_names(target: ast.expr) -> tuple[str, tuple[str, ...]]:
     """The index name and the state names of a checked `for` target."""
     names = [target] if isinstance(target, ast.Name) else _state_form(target)
-    assert names is not None, "grammar.check let a loop target through"
+    if names is None:  # `for (a, b) in pl.while_(...)`: no index
+        return "", tuple(name.id for name in ast.walk(target) if isinstance(name, ast.Name))
     return names[0].id, tuple(name.id for name in names[1:])
 
 

@@ -28,6 +28,7 @@ from pypto.language.types import IN, OUT
 if TYPE_CHECKING:
     from pypto.captures import Guard
     from pypto.interpreters.cpu.launch import Compiled
+    from pypto.language.kernel import Kernel
 
 MOST = 16
 """How many kinds of calls are remembered per kernel."""
@@ -44,7 +45,7 @@ class Launches:
 
     __slots__ = ("guard", "known")
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard | Kernel) -> None:
         self.guard = guard
         self.known: tuple[Quick, ...] = ()
 

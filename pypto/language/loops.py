@@ -14,6 +14,7 @@ from pypto.errors import BodyError, ShapeError, warn
 from pypto.language import access, carry
 from pypto.language.carry import Leaf, Mismatch, is_number
 from pypto.language.protocol import Names, Thunk
+from pypto.language.recovery import Broken
 from pypto.language.regions import Regions
 from pypto.language.scopes import Loop
 from pypto.language.trace import PlTrace, fetch
@@ -201,6 +202,8 @@ class _Carries:
 
     def _leaf(self, leaf: Leaf, after: Any) -> Callable[[list[Any]], Any]:
         trace = self.trace
+        if isinstance(after, Broken):
+            return lambda outs: after
         if isinstance(after, Unset):
             if isinstance(leaf.inside, Value) and carry.uses(trace, self.scope.eqns, leaf.inside.var):
                 raise after.error()  # the next turn reads it

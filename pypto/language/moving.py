@@ -170,11 +170,34 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = N
     return target
 
 
-def store(tile: Any, offsets: Sequence[Any], tensor: Any, *, atomic: Any = None) -> Any:
-    """Store a tile's valid part into a tensor, and return the tensor: `assemble` the other way round. PL307 for a tile target."""
+def store(tile: Any, offsets: Sequence[Any], tensor: Any, shapes: Sequence[Any] | None = None, *, atomic: Any = None) -> Any:
+    """Store a tile's valid part into a tensor, and return the tensor: `assemble` the other way round.
+
+    Args:
+      shapes: the extents of the window of the tensor, for a tile that has its elements under another shape, such as a [rows, columns]
+        tile for [1, rows, columns] of a tensor of three axes, or those of its valid part; by default those of the tile.
+      atomic: as in `assemble`.
+    Errors:
+      PL301 for `shapes` of another number of elements, PL307 for a tile target; otherwise as `assemble`.
+    """
     if not isinstance(tensor, RefValue):
         raise ShapeError("PL307", "pl.store writes to a GM tensor", fix="pl.assemble or a subscript for tiles")
-    return assemble(tensor, tile, offsets, atomic=atomic)
+    return assemble(tensor, tile if shapes is None else _under(tile, shapes), offsets, atomic=atomic)
+
+
+def _under(tile: Any, shapes: Sequence[Any]) -> Any:
+    """A tile under the shape of the window it goes to."""
+    value = as_tile(tile, "store")
+    window = static_shape(trace_here("store"), shapes, "the shapes of store")
+    if window == value.aval.valid:  # the window of what is valid, which is all that is stored
+        return value
+    if math.prod(window) != math.prod(value.shape):
+        raise ShapeError(
+            "PL301",
+            f"store: a tile [{show_shape(value.shape)}] into a window {list(window)}",
+            fix="as many elements as the tile has; valid_shape= on the load, or pl.set_validshape, leaves some of them out",
+        )
+    return value if tuple(window) == tuple(value.shape) else lax.reshape(value, shape=tuple(window))
 
 
 def read(x: Any, indices: Any) -> Any:
@@ -192,8 +215,11 @@ def read(x: Any, indices: Any) -> Any:
 def write(x: Any, indices: Any, value: Any) -> None:
     """Set one element of a tensor or tile, in place; the value takes the element's dtype if it is a number or an integer.
 
+    A wider integer scalar, such as a loop index, keeps its low bits; that it fits is checked in checked runs.
+
     Errors:
-      PL203 for a parameter that is no output, PL302 for a float into an integer, PL303 for an index outside the extent.
+      PL203 for a parameter that is no output, PL302 for a float into an integer, PL303 for an index outside the extent, PL308 for an
+      integer that the element's dtype does not hold: of a number always, of a scalar in checked runs.
     """
     trace = trace_here("write")
     starts = _element(trace, x, indices)
@@ -280,7 +306,8 @@ def reinterpret_view(x: Any, dtype: Any, *, shape: Sequence[Any] | None = None) 
     if count != wanted:
         raise ShapeError(
             "PL301",
-            f"reinterpret_view: {aval_of(value)} in {list(extents)}, {wanted} elements of {kind.name}",
+            f"reinterpret_view: {list(extents)} of {kind.name} needs {wanted * kind.itemsize} bytes, {aval_of(value)} has "
+            f"{math.prod(aval_of(value).static_shape) * source.itemsize}",
             fix="keep the number of bytes",
         )
     return reinterpret_as(value, kind, extents)

@@ -62,7 +62,7 @@ class Regions:
             results = body(*first, *values)
             kept = self._escape(scope, escaping, results)
         if not self.trace.concrete:
-            self._emit_region(scope, (), "at", context.name, context.options, None)
+            self._emit_region(scope, (), "at", context.name, self.trace.region_options(context.options), None)
         return tuple(tree.tree_map(self._after, v) for v in kept)
 
     def _task(self, context: At | Loop) -> Any:
@@ -176,7 +176,7 @@ class Regions:
             trace.block_index = index
             results = run(index)
             kept = [self._per_block(scope, n, v) for n, v in zip(names, results, strict=True)]
-        self._emit_region(scope, (index,), "spmd", loop.name, loop.options, count)
+        self._emit_region(scope, (index,), "spmd", loop.name, self.trace.region_options(loop.options), count)
         return tuple(kept)
 
     def _spmd_now(self, count: Any, run: Callable[[Any], tuple], names: Names, values: list[Any]) -> tuple:

@@ -10,16 +10,17 @@ import __future__
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
 from typing import Any, TypeVar
 
 from pypto.errors import BodyError, InternalError
-from pypto.language.grammar import PREFIX, check
+from pypto.language.grammar import PREFIX, check, place
 from pypto.language.liveness import Liveness
 from pypto.language.parsing import definition
 from pypto.language.protocol import Names
 from pypto.language.returns import RESULT, normalise
+from pypto.language.single import check_single_assignment
 from pypto.source import Source
 
 RUNTIME = PREFIX + "rt"
@@ -52,35 +53,44 @@ class Staged:
         same closure cells as the original, so it sees every later change of a captured variable.
       parameters: the kernel's parameter names.
       source: the `def` line.
+      places: where each parameter, and the return annotation, is written.
     """
 
     function: FunctionType
     parameters: Names
     source: Source
+    places: dict[str, Source] = field(default_factory=dict)
 
 
-def rewrite(fn: FunctionType) -> Staged:
+def rewrite(fn: FunctionType, *, strict_ssa: bool = False) -> Staged:
     """Rewrite a kernel. Done once, at decoration; the cost is linear in the body whatever its nesting.
 
+    Args:
+      strict_ssa: whether giving a name a second value is refused.
     Errors:
-      PL109 if the source cannot be read; PL101, PL102, PL107, PL108 for what a body may not contain.
+      PL109 if the source cannot be read; PL101, PL102, PL107, PL108 for what a body may not contain; PL114 with `strict_ssa`.
     """
     node, source = definition(fn)
     try:
-        return _staged(fn, node, source)
+        return _staged(fn, node, source, strict_ssa)
     except RecursionError:
         message = f"`{fn.__name__}` nests too deeply for Python to compile it"
         raise BodyError("PL101", message, fix="move the inner part to a function of its own with @pl.jit.inline", at=source) from None
 
 
-def _staged(fn: FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef, source: Source) -> Staged:
+def _staged(fn: FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef, source: Source, strict_ssa: bool) -> Staged:
     file = source.file
     check(node, file)
     assert isinstance(node, ast.FunctionDef)
+    if strict_ssa:
+        check_single_assignment(node, file)
     body = normalise(node, file)
     arguments = node.args
     own = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     parameters = tuple(argument.arg for argument in own)
+    places = {argument.arg: place(file, argument) for argument in own}
+    if node.returns is not None:
+        places["return"] = place(file, node.returns)
     body = _Rewriter(Liveness(body)).function(body, parameters, node)
 
     for argument in own:
@@ -93,7 +103,7 @@ def _staged(fn: FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef, sour
     staged = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, _cells(code, fn))
     staged.__kwdefaults__ = dict(fn.__kwdefaults__) if fn.__kwdefaults__ else None  # pyright: ignore[reportAttributeAccessIssue]
     staged.__qualname__, staged.__module__, staged.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
-    return Staged(staged, parameters, source)
+    return Staged(staged, parameters, source, places)
 
 
 def _compile(inner: ast.FunctionDef, fn: FunctionType, file: str) -> CodeType:
@@ -328,6 +338,11 @@ class _Rewriter(ast.NodeTransformer):
         name = self._fresh("once")
         out.append(_at(ast.Assign([_store(name, value)], self.visit(value)), value))
         return _load(name, value)
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        # Python drops asserts under -O; those of a kernel hold however Python was started.
+        message = _constant(None, node) if node.msg is None else self.visit(node.msg)
+        return _at(ast.Expr(_call("assert_", [self.visit(node.test), _thunk(message)], node)), node)
 
     def visit_Return(self, node: ast.Return) -> ast.stmt:
         value = self.visit(node.value) if node.value is not None else _constant(None, node)

@@ -24,10 +24,12 @@ def named(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     for key, value in kwargs.items():
         if key not in {p.name for p in signature.parameters}:
             raise CallError(
-                "PL601", f"compile() got an unexpected keyword argument `{key}`: its arguments are the kernel's own", fix=_usage(signature)
+                "PL601",
+                f"`{signature.name}` got an unexpected keyword argument `{key}`: its arguments are the kernel's own",
+                fix=_usage(signature),
             )
         if key in given:
-            raise CallError("PL601", f"`{key}` is given twice to {signature.name}.compile()", fix=_usage(signature))
+            raise CallError("PL601", f"`{key}` is given twice to {signature.name}", fix=_usage(signature))
         given[key] = value
     return given
 
@@ -55,7 +57,7 @@ def _sample(signature: Signature, p: Parameter, value: Any) -> Any:
                 "PL602", f"{where} is one {p.type.dtype.name}, got {type(value).__name__}", fix="pass one number, or leave it out"
             )
         return scalar(p.type.dtype)
-    if p.type is None:
+    if not isinstance(p.type, TensorType):
         if value is OMITTED:
             raise CallError("PL601", f"{where} is a plain Python value: compile() needs it", fix=_usage(signature))
         check_plain(signature, p, value)

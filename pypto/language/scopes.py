@@ -10,13 +10,25 @@ from pypto.errors import BodyError, CallError
 
 
 class Level(enum.Enum):
-    """Where a scope's work runs. Kernels use CORE_GROUP."""
+    """Where a scope's work runs. Regions of kernels use CORE_GROUP; the host and the chip have entries of their own."""
 
     AIV = 0
     AIC = 1
     CORE_GROUP = 2
+    CHIP_DIE = 3
     CHIP = 4
     HOST = 5
+    CLUSTER_0 = 6
+    CLUSTER_1 = 7
+    CLUSTER_2 = 8
+    GLOBAL = 9
+    L2CACHE = CHIP_DIE
+    PROCESSOR = CHIP
+    UMA = PROCESSOR
+    NODE = HOST
+    POD = CLUSTER_0
+    CLOS1 = CLUSTER_1
+    CLOS2 = CLUSTER_2
 
 
 class SplitMode(enum.Enum):

@@ -15,6 +15,7 @@ from pypto.language.gathering import named_tile
 from pypto.language.levels import by_level, only_at
 from pypto.language.padding import set_validshape
 from pypto.language.spelled import trace_here
+from pypto.language.values import index_of
 
 
 def sort32(src: Any, idx: Any) -> Any:
@@ -53,6 +54,7 @@ def mrgsort(
     | `mrgsort(s0, s1[, s2[, s3]])` | one row with the pairs of all. See `lax.mrgsort_lists` |
 
     Args:
+      block_len: a positive multiple of 64; a scalar is checked when the program runs.
       tmp: scratch of the instruction, at tile level; changes nothing.
       exhausted: stop when one list is empty; the result is valid as far as it was merged.
     Errors:
@@ -64,8 +66,11 @@ def mrgsort(
     if block_len is not None:
         if len(lists) > 1 or tmp is not None or exhausted:
             raise ShapeError("PL308", "mrgsort: block_len= is for the runs of one list", fix="mrgsort(s, block_len=64), or mrgsort(s0, s1)")
-        size = block_len if isinstance(block_len, int) else access.static_extent(trace_here("mrgsort"), block_len, "block_len")
-        return lax.mrgsort_runs(named_tile(src0, "mrgsort"), block_len=size)
+        row, static = named_tile(src0, "mrgsort"), index_of(block_len)
+        size = block_len if isinstance(block_len, int) else None if static is None else static.value
+        if size is not None:
+            return lax.mrgsort_runs(row, block_len=size)
+        return lax.mrgsort_runs(row, block_len, block_len=None)
     if len(lists) < 2:
         raise ShapeError("PL308", "mrgsort of one list needs block_len", fix="block_len=64 after sort32")
     merged, counts = lax.mrgsort_lists(*(named_tile(x, "mrgsort") for x in lists), exhausted=bool(exhausted))

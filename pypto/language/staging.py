@@ -10,12 +10,14 @@ from pypto import dtypes, lax, tree
 from pypto.core.avals import scalar
 from pypto.core.ir import Atom, Jaxpr, Literal, Var
 from pypto.core.trace import Scope
-from pypto.errors import BodyError, OutputError
+from pypto.errors import BodyError, OutputError, ShapeError
 from pypto.language import carry
+from pypto.language.directives import check_assertion
 from pypto.language.loops import Loops
 from pypto.language.protocol import Names, Thunk
+from pypto.language.recovery import Broken, recover
 from pypto.language.trace import PlTrace, Reopened, fetch
-from pypto.language.types import ScalarType, annotation_of
+from pypto.language.types import Annotation, ArrayType, ScalarType, TensorType, TupleType, annotation_of, differ
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
 from pypto.lax import control
 
@@ -39,21 +41,25 @@ class StagingRuntime(Loops):
     Args:
       outputs: the parameters annotated Out or InOut, by name; giving such a name to anything but the same buffer is an
         error, because nothing would be written.
+      returns: the return annotation.
     """
 
-    def __init__(self, trace: PlTrace, outputs: dict[str, RefValue]) -> None:
+    def __init__(self, trace: PlTrace, outputs: dict[str, RefValue], returns: Annotation | None = None) -> None:
         self.trace = trace
         self.outputs = outputs
+        self.returns = returns
         self.declared: dict[str, Any] = {}
 
     # ---- assignment ----
 
     def assign(self, name: str, value: Any) -> Any:
+        if isinstance(value, Broken):
+            return value
         if isinstance(value, Unset):
             raise value.error()
         parameter = self.outputs.get(name)
         if parameter is not None:
-            self._check_output(name, parameter, value)
+            recover(self.trace, lambda: self._check_output(name, parameter, value))
         if isinstance(value, Value):
             value = self._declared_dtype(name, value)
             if not value.var.name:
@@ -81,10 +87,44 @@ class StagingRuntime(Loops):
         return value
 
     def annotate(self, name: str, annotation: Thunk, value: Any) -> Any:
-        kind = annotation_of(annotation())
+        return self._as_annotated(annotation_of(annotation()), value, f"`{name}`")
+
+    def _as_annotated(self, kind: Annotation | None, value: Any, what: str) -> Any:
+        """A value under an annotation: a scalar takes its dtype, the shape and dtype of anything else must be what it says."""
+        if isinstance(kind, TupleType) and isinstance(value, tuple | list):
+            if len(kind.parts) != len(value):
+                raise ShapeError("PL301", f"{what} is {len(value)} values, annotated {kind!r}", fix="one part per value")
+            return type(value)(
+                [self._as_annotated(k, v, f"part {i} of {what}") for i, (k, v) in enumerate(zip(kind.parts, value, strict=True))]
+            )
         if isinstance(kind, ScalarType) and isinstance(value, ScalarValue | bool | int | float):
-            return self._typed(self.trace.scalar_for(value, kind.dtype, f"`{name}`"))
+            return self._typed(self.trace.scalar_for(value, kind.dtype, what))
+        if kind is None or isinstance(value, Unset):
+            return value
+        fits = isinstance(value, RefValue | TileValue) and isinstance(kind, TensorType | ArrayType)
+        if fits and isinstance(kind, ArrayType):
+            fits = value.shape == (kind.extent,) and value.dtype is kind.dtype
+        elif fits and isinstance(kind, TensorType):
+            fits = kind.dtype in (None, value.dtype) and (kind.dims is None or not differ(kind.dims, value.shape))
+        if not fits:
+            raise ShapeError(
+                "PL301" if isinstance(value, Value) and getattr(kind, "dtype", None) in (None, value.dtype) else "PL302",
+                f"{what} is annotated {kind!r} and is {carry.type_text(value)}",
+                fix="correct the annotation, or leave it out",
+            )
         return value
+
+    def assert_(self, condition: Any, message: Thunk) -> None:
+        if isinstance(condition, Unset):
+            raise condition.error()
+        if isinstance(condition, Value) and not self.trace.concrete:
+            raise BodyError(
+                "PL106",
+                f"`assert` on {condition!r}, which is known only at run time",
+                fix="assert what Python knows: static extents and captured constants; check the values of arguments before the call",
+            )
+        if not bool(condition):
+            check_assertion(condition, message())
 
     def _typed(self, x: Any) -> Any:
         """A literal as a traced scalar of its dtype, so that it keeps it."""
@@ -97,9 +137,11 @@ class StagingRuntime(Loops):
     def return_(self, value: Any) -> Any:
         parts, _ = tree.flatten(value)
         for part in parts:
-            if isinstance(part, Unset):
+            if isinstance(part, Unset) and not isinstance(part, Broken):
                 raise part.error()
-        return value
+        if value is None and self.returns is not None:
+            raise OutputError("PL209", f"this function is annotated to return {self.returns!r} and returns nothing", fix="`return` it")
+        return self._as_annotated(self.returns, value, "the result")
 
     # ---- expressions ----
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pypto import dtypes, lax
 from pypto.core.avals import RefAval, ScalarAval, TileAval, scalar
@@ -14,11 +14,15 @@ from pypto.core.ir import Atom, Literal, Var
 from pypto.core.op import Op
 from pypto.core.trace import JaxprTrace, Scope, aval_of
 from pypto.dtypes import DType
-from pypto.errors import BodyError, ShapeError
+from pypto.errors import BodyError, PyptoError, ShapeError
+from pypto.language.recovery import broken_among, recover
 from pypto.language.types import Symbol
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
 from pypto.lax.families import as_dtype
 from pypto.source import Frame, Source
+
+if TYPE_CHECKING:
+    from pypto.language.kernel import Kernel
 
 
 class PlTrace(JaxprTrace):
@@ -34,12 +38,15 @@ class PlTrace(JaxprTrace):
         self.spmd = False
         self.undeclared_writes = undeclared_writes
         self.device_writes: dict[str, Frame | Source | None] = {}
+        self.errors: list[PyptoError] = []
         self.polynomials: dict[Var, Index] = {}
         self.base: dict[Var, Var] = {}
         self.aliases: dict[Var, Atom] = {}
         self.symbols: dict[Symbol, tuple[RefValue, int]] = {}
         self.yields: list[list[Any]] = []
-        self.depth = 0
+        self.callers: list[Kernel] = []
+        self.attributes: list[dict[str, Any]] = []  # what pl.func_attr says of each of them
+        self.device: Any = None
         self.created: set[Var] = set()
         self.escaped: dict[Var, str] = {}
         self.defaulted: set[Var] = set()
@@ -111,6 +118,9 @@ class PlTrace(JaxprTrace):
 
     # ---- operations ----
 
+    def bind(self, op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        return broken_among(operands) or recover(self, lambda: super(PlTrace, self).bind(op, operands, params))
+
     def operands(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(a if i in op.refs else self.value(a, op.name) for i, a in enumerate(args))
 
@@ -159,12 +169,39 @@ class PlTrace(JaxprTrace):
                     "PL302", f"{what}: a {x.dtype.name} scalar into {dtype.name}", fix=f"pl.cast(x, pl.{dtype.name}) says how to round"
                 )
             if x.dtype.is_integer and dtype.is_integer:  # an index or count goes into any integer tensor that holds it
-                return lax.convert.bind(x, dtype=dtype, mode="rint", overflow="wrap")
+                holds = dtype.min_value <= x.dtype.min_value and x.dtype.max_value <= dtype.max_value
+                return lax.convert.bind(x, dtype=dtype, mode="rint", overflow="wrap" if holds else "fits")
         if isinstance(x, float) and not dtype.is_float:
             raise ShapeError("PL302", f"{what}: the float {x!r} into {dtype.name}", fix="write an integer")
         return as_dtype(x, aval, dtype)
 
     # ---- where one stands ----
+
+    @contextmanager
+    def calling(self, kernel: Kernel, device: Any = None, symbols: dict[Symbol, tuple[RefValue, int]] | None = None) -> Iterator[None]:
+        """Trace the body of `kernel`: the entry, or what is called inside it. `device`: where a host entry runs it."""
+        before = (self.device, self.symbols)
+        self.callers.append(kernel)
+        self.attributes.append({})
+        self.device = self.device if device is None else device
+        self.symbols = {**self.symbols, **(symbols or {})}
+        try:
+            yield
+        finally:
+            kernel.attributes = self.attributes.pop()
+            self.callers.pop()
+            self.device, self.symbols = before
+
+    def region_options(self, own: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+        """What a region keeps: its own options, its device, and what the in-core function it is says of itself."""
+        device = () if self.device is None else (("device", self.device if isinstance(self.device, int) else str(self.device.index)),)
+        said = self.attributes[-1].items() if self.in_core_function and self.attributes else ()
+        return (*own, *device, *said)
+
+    @property
+    def auto_scope(self) -> bool:
+        """Whether the function whose body is traced leaves the placing of scopes to the library."""
+        return not self.callers or self.callers[-1].declared.auto_scope
 
     @contextmanager
     def region(self, kind: str, *, spmd: bool = False, index: ScalarValue | None = None, count: Any = None) -> Iterator[Scope]:

@@ -30,13 +30,15 @@ class RefValue(Value):
 
     def __getitem__(self, index: Any) -> Any:
         from pypto.language import access
+        from pypto.language.recovery import recover
 
-        return access.subscript(self.trace, self, index)
+        return recover(self.trace, lambda: access.subscript(self.trace, self, index))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         from pypto.language import access
+        from pypto.language.recovery import recover
 
-        access.store_subscript(self.trace, self, index, value)
+        recover(self.trace, lambda: access.store_subscript(self.trace, self, index, value))
 
     def bind_dynamic(self, axis: int, symbol: Any) -> None:
         """Say which symbol an axis is; the annotation must already say so."""

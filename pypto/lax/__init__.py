@@ -3,6 +3,7 @@
 from pypto.lax import branching, looping, scanning
 from pypto.lax.activations import lrelu, prelu, relu
 from pypto.lax.addressed import accumulate, mgather, mscatter, paged_gather, scatter_update
+from pypto.lax.arcs import acos, asin, atan, atan2, tan
 from pypto.lax.axes import broadcast_in_dim, expand_dims, select_n, squeeze
 from pypto.lax.bits import bitcast_convert_type
 from pypto.lax.bitwise import and_, not_, or_, shift_right_arithmetic, shift_right_logical, shl, shr, xor
@@ -10,6 +11,7 @@ from pypto.lax.compare import compare, eq, ge, gt, le, lt, ne, select
 from pypto.lax.contraction import gemv, gemv_acc, gemv_bias, matmul, matmul_acc, matmul_bias
 from pypto.lax.control import call, loop, region, unset
 from pypto.lax.convert import convert, convert_element_type
+from pypto.lax.counting import clz, population_count
 from pypto.lax.creation import broadcasted_iota, random_bits, tri
 from pypto.lax.custom import stop_gradient
 from pypto.lax.elementwise import (
@@ -28,8 +30,9 @@ from pypto.lax.elementwise import (
     sub,
 )
 from pypto.lax.flow import cond, fori_loop, map_, scan, switch, while_loop
-from pypto.lax.functions import erf, expm1, log1p, logaddexp, logistic, softplus, square, tanh
+from pypto.lax.functions import erf, erfc, expm1, log1p, logaddexp, logistic, softplus, square, tanh
 from pypto.lax.gathering import gather_along, gather_compare, gather_flat, gatherb
+from pypto.lax.hyperbolic import acosh, asinh, atanh, cosh, sinh
 from pypto.lax.indexing import (
     dynamic_index_in_dim,
     dynamic_slice,
@@ -49,14 +52,15 @@ from pypto.lax.joining import concatenate
 from pypto.lax.lanes import gather_mask, scatter_mask
 from pypto.lax.logical import logical_and, logical_not, logical_or, logical_xor
 from pypto.lax.memory import alloc, bits_view, copy, dim, get, read, reshape_view, set_, transpose_view, valid_extent, valid_view, view
+from pypto.lax.neighbours import nextafter, reduce_precision
 from pypto.lax.numbering import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from pypto.lax.ordering import argsort, sort, sort_key_val, top_k
 from pypto.lax.padding import fillpad, fillpad_expand, set_validshape
 from pypto.lax.partial import part_add, part_max, part_min, part_mul
 from pypto.lax.placing import extract, move, reinterpret, relayout
-from pypto.lax.powers import exp2, integer_pow, log2, pow, pow_
+from pypto.lax.powers import cbrt, exp2, integer_pow, log2, pow, pow_
 from pypto.lax.products import batch_matmul, dot, dot_general
-from pypto.lax.reduction import reduce_and, reduce_max, reduce_min, reduce_or, reduce_prod, reduce_sum
+from pypto.lax.reduction import reduce_and, reduce_max, reduce_min, reduce_or, reduce_prod, reduce_sum, reduce_xor
 from pypto.lax.remainders import floor_div, floor_mod, fmod
 from pypto.lax.rounding import RoundingMethod, ceil, clamp, floor, is_finite, round_, sign, trunc
 from pypto.lax.scans import argmax, argmin, cumlogsumexp, cummax, cummin, cumprod, cumsum
@@ -74,10 +78,11 @@ from pypto.lax.shape import (
     update,
 )
 from pypto.lax.sorting import mrgsort_lists, mrgsort_runs, sort32
+from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, full_like, split, stack, tile, unstack
 from pypto.lax.subscripts import take, take_along_axis
 from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
-from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul
+from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul, scatter_sub
 
 _ROOMS = (branching, looping, scanning)  # their ops have other spellings for users
 
@@ -89,6 +94,7 @@ slice = slice_window
 round = round_
 # JAX's names for what the language calls otherwise: its `rem` is the floor remainder, JAX's is C's
 rem = fmod
+reciprocal = recip
 bitwise_and, bitwise_or, bitwise_xor, bitwise_not, shift_left = and_, or_, xor, not_, shl
 
 __all__ = [
@@ -99,12 +105,19 @@ __all__ = [
     "abs",
     "abs_",
     "accumulate",
+    "acos",
+    "acosh",
     "add",
     "alloc",
     "and_",
     "argmax",
     "argmin",
     "argsort",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
     "batch_matmul",
     "bitcast_convert_type",
     "bits_view",
@@ -114,10 +127,15 @@ __all__ = [
     "bitwise_xor",
     "broadcast",
     "broadcast_in_dim",
+    "broadcast_shapes",
+    "broadcast_to_rank",
     "broadcasted_iota",
     "call",
+    "cbrt",
     "ceil",
     "clamp",
+    "clz",
+    "collapse",
     "compare",
     "concatenate",
     "cond",
@@ -125,6 +143,7 @@ __all__ = [
     "convert_element_type",
     "copy",
     "cos",
+    "cosh",
     "cumlogsumexp",
     "cummax",
     "cummin",
@@ -144,6 +163,7 @@ __all__ = [
     "eq",
     "erf",
     "erf_inv",
+    "erfc",
     "exp",
     "exp2",
     "expand_dims",
@@ -158,6 +178,7 @@ __all__ = [
     "fmod",
     "fori_loop",
     "full",
+    "full_like",
     "gather",
     "gather_along",
     "gather_compare",
@@ -204,6 +225,7 @@ __all__ = [
     "mul",
     "ne",
     "neg",
+    "nextafter",
     "not_",
     "or_",
     "pad",
@@ -212,6 +234,7 @@ __all__ = [
     "part_max",
     "part_min",
     "part_mul",
+    "population_count",
     "pow",
     "pow_",
     "prelu",
@@ -219,12 +242,15 @@ __all__ = [
     "random_bits",
     "read",
     "recip",
+    "reciprocal",
     "reduce_and",
     "reduce_max",
     "reduce_min",
     "reduce_or",
+    "reduce_precision",
     "reduce_prod",
     "reduce_sum",
+    "reduce_xor",
     "region",
     "reinterpret",
     "relayout",
@@ -246,6 +272,7 @@ __all__ = [
     "scatter_min",
     "scatter_mul",
     "scatter_rows",
+    "scatter_sub",
     "scatter_update",
     "select",
     "select_n",
@@ -258,6 +285,7 @@ __all__ = [
     "shr",
     "sign",
     "sin",
+    "sinh",
     "slice",
     "slice_",
     "slice_in_dim",
@@ -265,23 +293,28 @@ __all__ = [
     "sort",
     "sort32",
     "sort_key_val",
+    "split",
     "sqrt",
     "square",
     "squeeze",
     "stop_gradient",
+    "stack",
     "strided_slice",
     "sub",
     "switch",
     "take",
     "take_along_axis",
+    "tan",
     "tanh",
     "threefry2x32",
+    "tile",
     "top_k",
     "transpose",
     "transpose_view",
     "tri",
     "trunc",
     "unset",
+    "unstack",
     "update",
     "valid_extent",
     "valid_view",

@@ -11,7 +11,7 @@ import numpy as np
 from pypto import dtypes, numerics
 from pypto.core.array import conversion
 from pypto.core.avals import Aval, ScalarAval
-from pypto.core.op import OPS, Exact, Native, Op, Pointwise
+from pypto.core.op import OPS, Exact, Fault, Native, Op, Pointwise
 from pypto.core.trace import aval_of
 from pypto.dtypes import DType, Kind, dtype_of
 from pypto.errors import ShapeError
@@ -22,7 +22,7 @@ from pypto.interpreters.tangents import Zero, apply, differentiable
 from pypto.lax.families import computed, sample_values
 
 MODES = ("none", "rint", "round", "floor", "ceil", "trunc", "odd")
-OVERFLOWS = ("saturate", "wrap", "ieee")
+OVERFLOWS = ("saturate", "wrap", "ieee", "fits")
 
 
 def _abstract(x: Aval, *, dtype: DType, mode: str, overflow: str) -> Aval:
@@ -37,6 +37,17 @@ def _abstract(x: Aval, *, dtype: DType, mode: str, overflow: str) -> Aval:
     if isinstance(x, ScalarAval):
         return ScalarAval((), dtype)
     return replace(x, dtype=dtype)
+
+
+def _faults(x: Any, *, dtype: DType, mode: str, overflow: str) -> Fault | None:
+    """Integers that are to fit and do not."""
+    if overflow != "fits" or x.dtype.kind not in "iu":
+        return None
+    low, high = int(dtype.min_value), int(dtype.max_value)
+    mask = np.array([not low <= v <= high for v in x.ravel().tolist()], np.bool_).reshape(x.shape)
+    return Fault(
+        0, mask, "PL308", f"{{name}} is {{value}}, which {dtype.name} does not hold", f"pl.cast(x, pl.{dtype.name}) says what to do"
+    )
 
 
 def _samples() -> list[Any]:
@@ -61,6 +72,7 @@ def _jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[s
     batching=pointwise,
     cpu=Lanewise("convert", exact=True, takes_params=True),
     samples=_samples,
+    faults=_faults,
     abstract=_abstract,
     axes=Pointwise(),
     exact=Exact("cast mode"),
@@ -76,7 +88,8 @@ def convert(x: Any, *, dtype: Any, mode: str = "rint", overflow: str = "saturate
       dtype: the target.
       mode: `rint` ties to even, `round` ties away from zero, `floor`, `ceil`, `trunc`, `odd` (inexact results get an odd
         last bit), `none` (`trunc` to integers, `rint` otherwise).
-      overflow: to integers, `saturate` clamps and turns NaN into 0, `wrap` keeps the low bits; to FP8 formats,
+      overflow: to integers, `saturate` clamps and turns NaN into 0, `wrap` keeps the low bits, and so does `fits`, which is an error
+        in checked runs where these are not the whole number (PL308); to FP8 formats,
         `saturate` clamps and `ieee` gives infinity or NaN. Other floats overflow as IEEE says.
     Numerics:
       One rounding, whatever the source.
@@ -87,7 +100,7 @@ def convert(x: Any, *, dtype: Any, mode: str = "rint", overflow: str = "saturate
     Array([1, 2, 3], dtype=INT32)
     """
     x = np.asarray(x)
-    return numerics.convert(x, dtype_of(x.dtype), dtype_of(dtype), mode, overflow)
+    return numerics.convert(x, dtype_of(x.dtype), dtype_of(dtype), mode, "wrap" if overflow == "fits" else overflow)
 
 
 convert.prepare = lambda op, args: args

@@ -165,7 +165,7 @@ def remat_tangent(*operands: Any, body: Jaxpr, tangent: Jaxpr, moving: tuple[boo
 def _closed_over(name: str, tangents: Sequence[Any], consts: int) -> None:
     if any(not isinstance(t, Zero) for t in tangents[:consts]):
         raise NumericsError(
-            "PL706",
+            "PL720",
             f"`{name}` has a derivative of its own and closes over a value that is differentiated: the rule knows nothing of that one",
             fix="pass the value in as an argument",
         )

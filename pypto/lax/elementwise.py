@@ -290,17 +290,18 @@ def exp(x: Any) -> Any:
     domain=(0.01, 10),
     options=_precision,
     on=chips(NATIVE_FLOATS, NATIVE_FLOATS),
+    options_on={"high_precision": frozenset({"a5"})},
 )
 def log(x: Any, *, high_precision: bool | None = None) -> Any:
     """The natural logarithm.
 
     Args:
       x: FP32, FP16 or BF16, any shape.
-      high_precision: which variant of the instruction a program asks for; the result is the same.
+      high_precision: which variant of the instruction a program asks for, on a5 only; the result is the same.
     Numerics:
       Correctly rounded in FP32; FP16 and BF16 round that once more. log(0) is -inf; of a negative number, NaN.
     Errors:
-      PL305 for integers.
+      PL305 for integers; PL406 for `high_precision` when a program is lowered for a2a3.
 
     >>> from pypto import lax
     >>> lax.log(10.0)

@@ -1,4 +1,4 @@
-"""Powers and binary logarithms: exp2, log2, pow, integer_pow, by exact scaling with powers of two.
+"""Powers and binary logarithms: exp2, log2, pow, integer_pow, cbrt, by exact scaling with powers of two.
 
 Bounds are measured as in `functions`. Double-length arithmetic is Dekker's and Knuth's: a value is an unevaluated sum of
 two FP32 numbers, products are split by Veltkamp's constant, and nothing is ever contracted.
@@ -216,6 +216,26 @@ def pow(x: Any, y: Any) -> Any:
     if isinstance(y, int) and not isinstance(y, bool):
         return integer_pow(x, y=y)
     return pow_(x, y)
+
+
+@composite(jvp=by_operand(lambda g, y, x: g * (y / (x * 3.0))), exact=Ulp(1.5), golden="jax.lax.cbrt")
+def cbrt(x: Any) -> Any:
+    """The cube root, of negative numbers too.
+
+    Args:
+      x: FP32, FP16 or BF16, any shape.
+    Numerics:
+      Within 1.5 ulp, of subnormal numbers too: y = exp(log(|x|) / 3), then one step y - (y - |x| / y**2) / 3. Zeros and infinities
+      keep their sign.
+
+    >>> from pypto import lax
+    >>> lax.cbrt(-27.0)
+    Array(-3., dtype=FP32)
+    """
+    a = abs_(x)
+    y = exp(log(a) / 3.0)
+    root = y - (y - a / (y * y)) / 3.0
+    return select(eq(x * 0.5, x), x, select(lt(x, 0.0), neg(root), root))
 
 
 # ---- double-length arithmetic ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pypto.errors import ShapeError
 from pypto.interpreters.batching import axis_option
 from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import by_operand, linear, pullback
-from pypto.lax.families import INTEGERS, NUMBERS, check_accepts, flowless, letters, sample_values
+from pypto.lax.families import A5_ALL, INTEGERS, NUMBERS, check_accepts, chips, flowless, letters, sample_values
 
 LANES64 = "lanes64"
 ASCENDING = "ascending"
@@ -83,6 +83,7 @@ def reduction(
     cpu: Tilewise,
     golden: str | None = None,
     on: dict[str, frozenset[DType]] | None = None,
+    on_columns: dict[str, frozenset[DType]] | None = None,
     **rules: Any,
 ) -> Callable[[Callable[..., Any]], Op]:
     """A reduction over any axes. The body reduces the last axis of [..., n] to [..., 1]; with a parameter `order`, in that order."""
@@ -130,6 +131,7 @@ def reduction(
             signature=inspect.Signature([x, *axis_options, *options], return_annotation="Any"),
             accepts=accepts,
             on=on,
+            on_columns=on_columns,
             exact=exact,
             pto=pto,
             cpu=cpu,
@@ -200,7 +202,8 @@ def _in_order(order: str, flat: np.ndarray, lanes: Callable[..., Any], ascending
     transpose=pullback(lambda ct, x, *, axes, **_: _spread(ct, x, axes)),
     cpu=Tilewise("reductions.SUM"),
     accepts=NUMBERS,
-    on={"a2a3": _A2A3, "a5": _A2A3 | {dtypes.INT64, dtypes.UINT64}},
+    on=chips(_A2A3, _A2A3 | {dtypes.INT64, dtypes.UINT64}),
+    on_columns=chips(_A2A3, A5_ALL),
     exact=Exact("row reductions"),
     pto=Native("pto.trowsum", columns="pto.tcolsum"),
     golden="jax.lax.reduce_sum",
@@ -230,7 +233,8 @@ def reduce_sum(x: Any, *, order: str = LANES64) -> Any:
     jvp=by_operand(_product_part),
     cpu=Tilewise("reductions.PROD"),
     accepts=NUMBERS,
-    on={"a2a3": _A2A3, "a5": _A2A3 | {dtypes.BF16, dtypes.UINT16, dtypes.UINT32}},
+    on=chips(_A2A3, _A2A3),
+    on_columns=chips(frozenset(), _A2A3 | {dtypes.BF16, dtypes.UINT16, dtypes.UINT32}),
     exact=Exact("row reductions"),
     pto=Native("pto.trowprod", columns="pto.tcolprod"),
     golden="jax.lax.reduce_prod",
@@ -246,7 +250,8 @@ def reduce_prod(x: Any, *, order: str = LANES64) -> Any:
     return _in_order(order, x, numerics.prod_last, numerics.prod_first)
 
 
-_EXTREMES = {"a2a3": _A2A3, "a5": _A2A3 | {dtypes.INT8, dtypes.UINT8, dtypes.INT64, dtypes.UINT64}}
+_EXTREMES = chips(_A2A3, _A2A3 | {dtypes.INT8, dtypes.UINT8, dtypes.INT64, dtypes.UINT64})
+_EXTREMES_OF_COLUMNS = chips(_A2A3, A5_ALL)
 
 
 @reduction(
@@ -254,6 +259,7 @@ _EXTREMES = {"a2a3": _A2A3, "a5": _A2A3 | {dtypes.INT8, dtypes.UINT8, dtypes.INT
     cpu=Tilewise("reductions.MAX"),
     accepts=NUMBERS,
     on=_EXTREMES,
+    on_columns=_EXTREMES_OF_COLUMNS,
     exact=Exact("max, min"),
     pto=Native("pto.trowmax", columns="pto.tcolmax"),
     golden="jax.lax.reduce_max",
@@ -283,6 +289,7 @@ def reduce_max(x: Any) -> Any:
     cpu=Tilewise("reductions.MIN"),
     accepts=NUMBERS,
     on=_EXTREMES,
+    on_columns=_EXTREMES_OF_COLUMNS,
     exact=Exact("max, min"),
     pto=Native("pto.trowmin", columns="pto.tcolmin"),
     golden="jax.lax.reduce_min",
@@ -326,3 +333,21 @@ def reduce_or(x: Any) -> Any:
     Array([3, 4], dtype=INT32)
     """
     return np.bitwise_or.reduce(x, axis=-1, keepdims=True)
+
+
+@reduction(
+    cpu=Tilewise("reductions.XOR"),
+    accepts=_TRUTHS,
+    exact=Exact("integers"),
+    pto=No("the vector unit reduces numbers only"),
+    golden="jax.lax.reduce_xor",
+)
+def reduce_xor(x: Any) -> Any:
+    """The bitwise exclusive or over axes; of truth values, whether an odd number is true. Axes as in `reduce_max`; over nothing, 0.
+
+    >>> import numpy as np
+    >>> from pypto import lax
+    >>> lax.reduce_xor(np.int32([[1, 3], [4, 4]]), -1)
+    Array([2, 0], dtype=INT32)
+    """
+    return np.bitwise_xor.reduce(x, axis=-1, keepdims=True)

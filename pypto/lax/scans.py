@@ -19,7 +19,7 @@ from pypto.interpreters.batching import axis_option, moved_axis
 from pypto.interpreters.partial_eval import ClosedTrace
 from pypto.interpreters.rules import by_operand, linear, pullback
 from pypto.interpreters.tangents import apply, zeros
-from pypto.lax.families import FLOATS, NUMBERS, check_accepts, computed, sample_values
+from pypto.lax.families import FLOATS, NUMBERS, check_accepts, chips, computed, sample_values
 from pypto.lax.reduction import flattened, normal_axis, reduced, reduced_aval, reduced_labels
 
 _SHAPES = ((1, 8), (8, 1), (1, 1), (3, 70))
@@ -44,7 +44,10 @@ def _samples(accepts: frozenset[DType], options: Sequence[dict[str, Any]]) -> Ca
 def _position(name: str, last: Callable[[np.ndarray], np.ndarray]) -> dict[str, Any]:
     """The slots argmax and argmin share."""
     accepts = NUMBERS | {dtypes.BOOL}
-    a2a3 = frozenset({dtypes.INT16, dtypes.INT32, dtypes.UINT16, dtypes.UINT32, dtypes.FP16, dtypes.FP32})
+    rows = frozenset({dtypes.INT16, dtypes.INT32, dtypes.FP16, dtypes.FP32})
+    columns = frozenset({dtypes.UINT16, dtypes.UINT32, dtypes.FP16, dtypes.FP32})
+    # two and four bytes on a5; of columns one byte too
+    wide = rows | columns | {dtypes.BF16}
 
     def normal(x: Aval, *, axis: int, **rest: Any) -> dict[str, Any]:
         if axis is None:
@@ -73,7 +76,8 @@ def _position(name: str, last: Callable[[np.ndarray], np.ndarray]) -> dict[str, 
         "accepts": accepts,
         "jvp": No("positions are integers, which have no derivative"),
         "batching": axis_option("axis"),
-        "on": {"a2a3": a2a3, "a5": a2a3 | {dtypes.BF16, dtypes.INT8, dtypes.UINT8}},
+        "on": chips(rows, wide),
+        "on_columns": chips(columns, wide | {dtypes.INT8, dtypes.UINT8}),
         "exact": Exact("argmax, argmin"),
     }
 

@@ -177,20 +177,34 @@ def _at_values(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 _UNSORTED = "{value} at {where} of {name} is larger than what stands before it in its run of "
 
 
-def _runs_aval(x: Aval, *, block_len: int) -> Aval:
+def _runs_aval(x: Aval, *length: Aval, block_len: int | None) -> Aval:
     _check_row(x)
-    if block_len < 1 or block_len % 64:
-        raise ShapeError("PL308", f"mrgsort: block_len {block_len}", fix="a positive multiple of 64: twice the elements of a sorted run")
-    if x.static_shape[-1] % (4 * block_len):
-        raise ShapeError(
-            "PL308",
-            f"mrgsort: {x.shape[-1]} positions are no whole groups of 4 runs of {block_len}",
-            fix=f"merge the last runs as lists: pl.mrgsort(s[:, 0:{block_len}], s[:, {block_len}:{2 * block_len}])",
-        )
+    if length:
+        return result_aval("mrgsort", [x], x.shape, x.dtype, valid_of(x))
+    assert block_len is not None
+    _check_runs(x.static_shape[-1], block_len)
     return result_aval("mrgsort", [x], x.shape, x.dtype, valid_of(x))
 
 
-def _runs_faults(x: np.ndarray, *, block_len: int) -> Fault:
+def _check_runs(positions: int, block_len: int) -> None:
+    if block_len < 1 or block_len % 64:
+        raise ShapeError("PL308", f"mrgsort: block_len {block_len}", fix="a positive multiple of 64: twice the elements of a sorted run")
+    if positions % (4 * block_len):
+        raise ShapeError(
+            "PL308",
+            f"mrgsort: {positions} positions are no whole groups of 4 runs of {block_len}",
+            fix=f"merge the last runs as lists: pl.mrgsort(s[:, 0:{block_len}], s[:, {block_len}:{2 * block_len}])",
+        )
+
+
+def _length(lengths: Sequence[Any], block_len: int | None) -> int:
+    return int(lengths[0]) if lengths else int(block_len or 0)
+
+
+def _runs_faults(x: np.ndarray, *length: np.ndarray, block_len: int | None) -> Fault | None:
+    block_len = _length(length, block_len)
+    if length:
+        _check_runs(x.shape[-1], block_len)
     mask = _at_values(_rising(np.ravel(_values(x)), block_len // 2), x.shape)
     return Fault(
         0,
@@ -206,7 +220,7 @@ def _group_taint(taints: Sequence[Any], arrays: Sequence[np.ndarray], params: di
     if taints[0] is None:
         return None
     taint = np.array(taints[0])
-    width = 4 * params["block_len"]
+    width = max(4 * _length(arrays[1:], params["block_len"]), 1)
     for start in range(0, taint.shape[-1], width):
         taint[..., start : start + width] = taint[..., start : start + width].any()
     return taint
@@ -229,26 +243,32 @@ def _pairs(d: Any, count: int, run: int, seed: int) -> np.ndarray:
     abstract=_runs_aval,
     axes=Whole(),
     exact=_ORDER,
-    valid=lambda x, **_: x,
+    valid=lambda x, *_, **__: x,
     crops=True,
     taint=_group_taint,
     faults=_runs_faults,
+    index=(1,),
     accepts=SORTED,
     pto=Native("pto.tmrgsort"),
 )
-def mrgsort_runs(x: Any, *, block_len: int) -> Any:
+def mrgsort_runs(x: Any, *length: Any, block_len: int | None = None) -> Any:
     """Merge neighbouring sorted runs of one row, four at a time, into runs four times as long.
 
     Args:
       x: FP32 or FP16 [1, n], pairs in sorted runs of `block_len` positions (two for each element); n divides by 4 * block_len.
         Of a partly valid row the valid part is merged; its last run may be shorter.
       block_len: a positive multiple of 64: 64 after `sort32`, then 256, 1024, ...
+      length: instead of it, the same as one scalar that is known when the program runs.
     Numerics:
       The largest head of the four runs leaves first; of equal ones that of the first run; NaN last. Bits are kept.
     Errors:
       PL301 for several rows; PL308 for another block_len, for an incomplete last group, and in checked runs for a run that is not
       sorted.
     """
+    block_len = _length(length, block_len)
+    if length:
+        # of a partly valid row the last run may be shorter, as it may where the length is known before
+        _check_runs(-(-x.shape[-1] // (4 * block_len)) * 4 * block_len if block_len > 0 else 0, block_len)
     values, run = np.ravel(_values(x)), block_len // 2
     order = [np.zeros(0, np.int64)]
     for start in range(0, len(values), 4 * run):

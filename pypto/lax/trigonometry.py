@@ -11,7 +11,7 @@ from pypto.lax.rounding import whole
 
 _1_PI = 0.31830988732818603515625
 # pi in five parts: the first two are short, so that their products with k are exact while |x| <= 1e5.
-_PI = (3.140625, 0.0009670257568359375, 6.2771141529083251953125e-7, 1.21644916362149131821e-10, -1.0290623200529979163e-13)
+PI = (3.140625, 0.0009670257568359375, 6.2771141529083251953125e-7, 1.21644916362149131821e-10, -1.0290623200529979163e-13)
 # pi / 2 in two parts
 _HALF_PI = (1.57079637050628662109375, -4.371139000189375e-8)
 
@@ -41,7 +41,7 @@ def sin(x: Any) -> Any:
     """
     k = whole(x * _1_PI, "round")
     t = x
-    for part in _PI:
+    for part in PI:
         t = t - k * part
     return _recipe(k, t)
 
@@ -61,7 +61,7 @@ def cos(x: Any) -> Any:
     Array(0.87758255, dtype=FP32)
     """
     k = whole(x * _1_PI + 0.5, "rint")
-    t = x - k * _PI[0] - k * _PI[1] + _HALF_PI[0]
-    for part in _PI[2:]:
+    t = x - k * PI[0] - k * PI[1] + _HALF_PI[0]
+    for part in PI[2:]:
         t = t - k * part
     return _recipe(k, t + _HALF_PI[1])

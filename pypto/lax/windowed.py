@@ -293,6 +293,7 @@ scatter = _scatter_op(
     "Of several updates for one element the last stays, in row-major order of the indices. Bits are kept.",
 )
 scatter_add = _scatter_op("scatter_add", numerics.add, "Add to windows of an array", _IN_ORDER)
+scatter_sub = _scatter_op("scatter_sub", numerics.sub, "Subtract from windows of an array", _IN_ORDER)
 scatter_mul = _scatter_op("scatter_mul", numerics.mul, "Multiply windows of an array", _IN_ORDER)
 scatter_min = _scatter_op("scatter_min", numerics.minimum, "Keep the smaller of windows of an array and updates", "As `minimum`.")
 scatter_max = _scatter_op("scatter_max", numerics.maximum, "Keep the larger of windows of an array and updates", "As `maximum`.")

@@ -110,6 +110,11 @@ def _add_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -
     return ct, None, _read(ct, indices, updates.aval, **params) if isinstance(updates, Undefined) else None
 
 
+def _sub_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> tuple[Any, ...]:
+    own = _add_transpose(ct, x, indices, updates, **params)[2]
+    return ct, None, None if own is None else -own
+
+
 def _extreme_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
     """The tangents of what is the extreme at its place, in equal parts; they are counted in FP32, whatever the dtype."""
     x, indices, updates = primals
@@ -137,6 +142,8 @@ def scatter_rules(name: str) -> dict[str, Any]:
         return {"jvp": linear(0, 2), "transpose": pullback(_replace_transpose)}
     if name == "scatter_add":
         return {"jvp": linear(0, 2), "transpose": pullback(_add_transpose)}
+    if name == "scatter_sub":
+        return {"jvp": linear(0, 2), "transpose": pullback(_sub_transpose)}
     if name == "scatter_mul":
         scaled = by_operand(lambda g, y, x, at, u, **p: OPS["scatter_mul"](g, at, u, **p), _NO_INDEX, _NO_FACTOR)
         return {"jvp": scaled, "transpose": pullback(lambda ct, x, at, u, **p: OPS["scatter_mul"](ct, at, u, **p))}

@@ -114,7 +114,10 @@ CONTRACT: dict[str, str] = {
         "descending, NaN last; ties by ascending index in sort32, by list and place in it in mrgsort (the same for lists of ascending "
         "indices); pairs travel as bit patterns"
     ),
-    "literals": "rounded once to the tile's dtype first; a float literal on an integer tile makes the result FP32",
+    "literals": (
+        "rounded once to the tile's dtype first; a float literal on an integer tile makes the result FP32; an integer that the dtype "
+        "does not hold is an error; a wider integer scalar that is stored keeps its low bits, and must fit in checked runs"
+    ),
     "promotion": "kernels never promote: mixed tile dtypes are an error that names the cast; lax promotes as JAX does",
 }
 """The contract, subject to rule, one line each."""

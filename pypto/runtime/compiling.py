@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pypto.core.avals import Aval
+from pypto.core.trace import EVAL, current_trace
 from pypto.errors import CallError
 from pypto.language import samples
 from pypto.language.decorators import Kernel
@@ -49,7 +50,7 @@ def compile_kernel(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]
         cache = kernel.compiled_programs
         key = (
             _key(kernel, sampled, known),
-            kernel.guard.snapshot(),
+            kernel.snapshot(),
             platform_of(config.platform),
             config.dumps,
             config.compile_profiling,
@@ -187,4 +188,14 @@ def _round_trip(compiled: CompiledProgram) -> None:
         raise InternalError("PL901", f"{compiled.name} is another program after it was written and read back")
 
 
+def call_kernel(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Any) -> Any:
+    """`kernel(*args, config=)`: run under a configuration; one that watches the run goes by way of the compiled program."""
+    config = chosen(options)
+    with config.in_force():
+        if current_trace() is EVAL and config.is_watching:
+            return compile_kernel(kernel, args, kwargs, config)(*args, config=config, **kwargs)
+        return kernel(*args, **kwargs)
+
+
 FRONT["compile"] = compile_kernel
+FRONT["call"] = call_kernel

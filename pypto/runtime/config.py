@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,21 +12,15 @@ from typing import Any
 from pypto import config
 from pypto.errors import CODES, CallError
 from pypto.platform import platform_of
+from pypto.runtime.observed import RINGS, Watch
 from pypto.runtime.options import BackendType, DiagnosticPhase, DistributedConfig, MemoryPlanner, OptimizationStrategy, PassDumpLevel
-
-RINGS = 4
-"""Rings of a device; a scope uses ring min(its depth, 3)."""
 
 _CANNOT = {
     "enable_chip_swimlane": "a swimlane shows times of device cores, and this CPU has no model of those yet",
-    "enable_dump_args": "no task arguments are dumped",
     "enable_pmu": "a CPU has none of the NPU's event counters",
     "enable_dep_gen": "orchestrations run in program order, without building a graph that could be written out",
-    "enable_scope_stats": "orchestrations run in program order and fill no rings",
     "aicpu_thread_num": "there is no AICPU: the calling thread runs the orchestration",
-    "ring_task_window": "orchestrations run in program order and fill no rings",
-    "ring_heap": "orchestrations run in program order and fill no rings",
-    "ring_dep_pool": "orchestrations run in program order and fill no rings",
+    "ring_dep_pool": "orchestrations run in program order, without dependency edges that could fill a pool",
     "distributed_config": "programs of several ranks are not here yet",
     "dump_ptoas_passes": "the assembler ptoas is not part of this library",
 }
@@ -34,7 +28,6 @@ _CANNOT = {
 
 _INSTEAD = {
     "enable_chip_swimlane": "pypto.runtime.benchmark measures where the time goes",
-    "enable_dump_args": "kernel.eager(...) runs the body statement by statement: print any value",
     "enable_pmu": "pypto.runtime.benchmark measures on this CPU",
     "enable_dep_gen": "print(kernel.lower()): the orchestration is the list of tasks",
     "distributed_config": "compile the program of one rank",
@@ -61,9 +54,13 @@ class RunConfig:
       disabled_diagnostics: codes of warnings to silence, such as {"PL204"}.
       golden_data_dir: where inputs and goldens are saved, and found again by the next run.
       memory_planner: None or PYPTO.
+      ring_task_window, ring_heap: the most tasks, and bytes of buffers, that the open scopes of a ring may hold: one number, or one for
+        each of the four rings, 0 for no limit. A run that passes it is PL509. The reference executor runs it.
+      enable_scope_stats: one line per scope in `dfx_outputs/scope_stats/scope_stats.jsonl`, where the program is saved.
+      enable_dump_args: 2 writes every launch's buffers, before and after, to `dfx_outputs/args_dump/`, where the program is saved.
       analyze_auto_scopes_for_deps: dependencies always hold here, since work runs in program order; True and False run alike.
       check, executor, verify: as in `pypto.Config`; None keeps what is in force.
-      device_id, ...: see above. All other fields of the original exist, and only their defaults are accepted.
+      All other fields of the original exist, and only their defaults are accepted.
 
     Errors:
       PL606 for a value that does not exist, PL607 for one that cannot be honoured here.
@@ -158,7 +155,36 @@ class RunConfig:
             raise CallError("PL606", f"there is no executor {self.executor!r}", fix=f"one of {', '.join(config.EXECUTORS)}")
         if self.save_kernels_dir is not None and not self.save_kernels:
             raise CallError("PL606", "save_kernels_dir is given, but save_kernels is False", fix="save_kernels=True")
+        if self.enable_dump_args not in (0, 2):
+            raise CallError(
+                "PL607",
+                f"enable_dump_args={self.enable_dump_args!r} cannot be honoured: no tensor is tagged for a dump",
+                fix="2: all of them",
+            )
         self._check_rings()
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether a field asks to watch runs, which the reference executor does."""
+        limits = self._per_ring("ring_task_window") + self._per_ring("ring_heap")
+        return bool(self.enable_scope_stats or self.enable_dump_args or any(limits))
+
+    def watch(self, directory: Callable[[], Path]) -> Watch | None:
+        """What these fields ask to watch; files go below `directory()`, which is asked only if there are any."""
+        if not self.is_watching:
+            return None
+        limits = [self._per_ring(name) for name in ("ring_task_window", "ring_heap")]
+        files = directory() / "dfx_outputs" if self.enable_scope_stats or self.enable_dump_args else None
+        return Watch(
+            window=limits[0],
+            heap=limits[1],
+            scopes=files / "scope_stats" / "scope_stats.jsonl" if files is not None and self.enable_scope_stats else None,
+            arguments=files / "args_dump" if files is not None and self.enable_dump_args else None,
+        )
+
+    def _per_ring(self, name: str) -> tuple[int, ...]:
+        value = getattr(self, name)
+        return (0,) * RINGS if value is None else (value,) * RINGS if isinstance(value, int) else tuple(value)
 
     def _check_rings(self) -> None:
         for name, least, power in (("ring_task_window", 4, True), ("ring_heap", 1024, True), ("ring_dep_pool", 4, False)):

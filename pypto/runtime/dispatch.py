@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ from pypto.core.ir import Var
 from pypto.errors import CallError
 from pypto.interpreters.cpu.launch import Compiled
 from pypto.interpreters.reference import Machine
-from pypto.language import calls
+from pypto.language import calls, passing
 from pypto.language.calls import OMITTED, Call, Parameter, Signature
 from pypto.language.types import IN, INOUT, ScalarType, Symbol, TensorType
+from pypto.runtime.observed import ObservedMachine, Watch
 from pypto.runtime.tensors import DeviceTensor
 from pypto.source import Source
 from pypto.tile import Program
@@ -78,7 +80,7 @@ class Entry:
         """Positions of the parameters that are written for the caller."""
         return [i for i, p in enumerate(self.signature.parameters) if p.is_output]
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Timing]:
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch | None = None) -> tuple[Any, Timing]:
         """Bind, run on the executor in force, and copy back; the outputs, and where the time went.
 
         Device tensors are used where they are: nothing is copied in, and what is written to them stays.
@@ -87,8 +89,8 @@ class Entry:
         values, resident = self._resident(self.without_fixed(self.signature.bind(args, kwargs)))
         signature = self.as_run()
         call = calls.prepare(signature, values, lambda x: x)
-        began, ended, executor, values = self._execute(call)
-        result = calls.write_back(signature, call, values)
+        began, ended, executor, values = self._execute(call, watch)
+        result = passing.write_back(signature, call, values)
         result = _handed_back(result, resident, {p.name for p in self.traced.parameters if p.is_output}, signature)
         return result, Timing(began - started, ended - began, time.perf_counter() - ended, executor)
 
@@ -130,23 +132,24 @@ class Entry:
             changed.append(p)
         return replace(self.traced, parameters=tuple(changed))
 
-    def _execute(self, call: Call) -> tuple[float, float, str, list[Any]]:
+    def _execute(self, call: Call, watch: Watch | None) -> tuple[float, float, str, list[Any]]:
         chosen, program = config.current(), self.program
-        if chosen.executor == "cpu" and not chosen.check:
+        if chosen.executor == "cpu" and not chosen.check and watch is None:
             compiled = program.compiled
             if isinstance(compiled, Compiled):
-                values = calls.to_compiled_values(call, compiled.parameters, may_fail=compiled.may_fail, undeclared_writes=False)
+                values = passing.to_compiled_values(call, compiled.parameters, may_fail=compiled.may_fail, undeclared_writes=False)
 
                 def again() -> None:
-                    fresh = calls.to_values(call, check=False, undeclared_writes=False)
+                    fresh = passing.to_values(call, check=False, undeclared_writes=False)
                     Machine(program.bodies, check=False).run(program.orchestration, fresh)
 
                 began = time.perf_counter()
                 compiled.run(values, again, threads=chosen.threads or 0)
                 return began, time.perf_counter(), "cpu", values
-        values = calls.to_values(call, check=chosen.check, undeclared_writes=False)
+        values = passing.to_values(call, check=chosen.check, undeclared_writes=False)
+        machine = Machine if watch is None else partial(ObservedMachine, watch=watch)
         began = time.perf_counter()
-        Machine(program.bodies, check=chosen.check).run(program.orchestration, values)
+        machine(program.bodies, check=chosen.check).run(program.orchestration, values)
         return began, time.perf_counter(), "reference", values
 
 

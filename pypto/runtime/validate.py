@@ -12,7 +12,7 @@ from pypto.core.ir import Jaxpr
 from pypto.errors import CallError, NumericsError
 from pypto.interpreters.reference import Machine
 from pypto.interpreters.values import Ref
-from pypto.language import calls
+from pypto.language import calls, passing
 from pypto.language.calls import OMITTED
 from pypto.testing.closeness import Closeness, measure
 from pypto.tile import Program
@@ -96,7 +96,7 @@ def _results(values: Sequence[Any]) -> Outputs:
 
 
 def _run(compiled: CompiledProgram, stage: Jaxpr | Program, arguments: list[Any]) -> Outputs:
-    values = calls.to_values(_prepared(compiled, arguments), check=False, undeclared_writes=False)
+    values = passing.to_values(_prepared(compiled, arguments), check=False, undeclared_writes=False)
     if isinstance(stage, Program):
         Machine(stage.bodies, check=False).run(stage.orchestration, values)
     else:
@@ -106,7 +106,7 @@ def _run(compiled: CompiledProgram, stage: Jaxpr | Program, arguments: list[Any]
 
 def _run_compiled(compiled: CompiledProgram, machine_code: Any, program: Program, arguments: list[Any]) -> Outputs:
     call = _prepared(compiled, arguments)
-    values = calls.to_compiled_values(call, machine_code.parameters, may_fail=True, undeclared_writes=False)
+    values = passing.to_compiled_values(call, machine_code.parameters, may_fail=True, undeclared_writes=False)
     machine_code.run(values, lambda: _run(compiled, program, arguments))
     names = {p.name for p in compiled.entry.as_run().parameters if p.is_output}
     return {v.buffer.name: v.buffer.data for v in values if isinstance(v, Ref) and v.buffer.name in names}

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pypto.runtime.compiled import CompiledProgram
 
 _active: ContextVar[tuple[ChipWorker, ...]] = ContextVar("pypto_workers", default=())
-_names = itertools.count()
 
 
 class ChipWorker:
@@ -45,7 +44,7 @@ class ChipWorker:
 
     def __init__(self, config: RunConfig | None = None, *, platform: str | None = None, device_id: int | None = None) -> None:
         self.config = chosen(config, platform=platform, device_id=device_id)
-        self.name = f"{self.config.platform}:{self.config.device_id}#{next(_names)}"
+        self.name = f"{self.config.platform}:{self.config.device_id}"
         self._lock = threading.RLock()
         self._tensors: dict[int, DeviceTensor] = {}
         self._raw: dict[int, np.ndarray] = {}
@@ -128,8 +127,8 @@ class ChipWorker:
                     raise CallError(
                         "PL609", f"{value!r} is not this worker's, {self.name}", fix="copy it: t.numpy(), then alloc_tensor(init=)"
                     )
-            with (config or self.config).in_force():
-                return compiled.entry.run(tuple(args), kwargs)
+            with (config or self.config).in_force() as options:
+                return compiled.entry.run(tuple(args), kwargs, options.watch(lambda: compiled.output_dir))
 
     def _check(self, compiled: CompiledProgram) -> None:
         found = getattr(compiled, "platform", None)

@@ -4,7 +4,8 @@ from pypto.testing.closeness import Closely, Closeness, error_distribution, meas
 from pypto.testing.compare import Comparison, Tolerance, compare, ulp_distance
 from pypto.testing.goldens import jax_golden
 from pypto.testing.harness import CheckResult, check
-from pypto.testing.specs import ScalarSpec, TensorSpec, round_to
+from pypto.testing.rules import ratio_allclose, ratio_reldiff, topk_pair_compare
+from pypto.testing.specs import ScalarSpec, TensorSpec, as_library, library_of, round_to
 
 __all__ = [
     "CheckResult",
@@ -14,11 +15,16 @@ __all__ = [
     "ScalarSpec",
     "TensorSpec",
     "Tolerance",
+    "as_library",
     "check",
     "compare",
     "error_distribution",
     "jax_golden",
+    "library_of",
     "measure",
+    "ratio_allclose",
+    "ratio_reldiff",
     "round_to",
+    "topk_pair_compare",
     "ulp_distance",
 ]

@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from pypto import config
 from pypto.errors import NumericsError
+from pypto.noted import Note, notes
+from pypto.platform import platform_of
 from pypto.testing.compare import Compare, Comparison, Tolerance, compare
 from pypto.testing.goldens import jax_golden
 from pypto.testing.specs import Array, ScalarSpec, TensorSpec, poison, round_to, to_numpy
@@ -28,6 +31,8 @@ class CheckResult:
       seed: the seed the inputs were made from.
       kernel_seconds, golden_seconds: how long each took, once.
       actual, expected: the arrays that were compared.
+      notes: what the run had to say, such as casts that round ties another way than JAX does.
+      platform: what the kernel was lowered for.
     """
 
     outputs: dict[str, Comparison]
@@ -37,6 +42,8 @@ class CheckResult:
     golden_seconds: float
     actual: dict[str, Array]
     expected: dict[str, Array]
+    notes: tuple[Note, ...] = ()
+    platform: str = "a2a3sim"
 
     @property
     def passed(self) -> bool:
@@ -52,6 +59,9 @@ class CheckResult:
         """The reports of all outputs, and how to repeat the run."""
         lines = [found.report() for found in self.outputs.values()]
         lines += [f"{name}: the kernel changed this input" for name in self.changed_inputs]
+        lines += [str(note) for note in self.notes if note.code == "PL706"]
+        if not platform_of(self.platform).checked:
+            lines.append(f"platform {self.platform}: no limits checked")
         lines.append(f"seed {self.seed}; kernel {self.kernel_seconds:.3g} s, golden {self.golden_seconds:.3g} s")
         return "\n".join(lines)
 
@@ -84,7 +94,7 @@ def check(
       PL701 with the report, if an output differs or an input was changed.
       PL702 if the golden or the specs cannot be used: duplicate names, no output, wrong count, shape or dtype, shared memory.
     """
-    _refuse_bad_specs(specs, tolerance, compare)
+    refuse_bad_specs(specs, tolerance, compare)
     run_golden = jax_golden(golden) if isinstance(golden, str) else golden
     arguments: dict[str, Any] = {spec.name: spec.make(seed) for spec in specs}
     before = {name: _copy(value) for name, value in arguments.items()}
@@ -94,15 +104,13 @@ def check(
     golden_seconds = time.perf_counter() - started
     written = [spec for spec in specs if isinstance(spec, TensorSpec) and spec.written]
     raw = _by_name(returned, written)
-    _refuse_shared(raw, arguments)
-    expected, notes = {}, {}
-    for spec in written:
-        expected[spec.name], notes[spec.name] = _fit(raw[spec.name], spec)
+    expected, fitted = as_written(raw, written, arguments)
     kept = {name: value.copy() for name, value in raw.items()}
 
-    started = time.perf_counter()
-    kernel(*arguments.values())
-    kernel_seconds = time.perf_counter() - started
+    with notes() as told:
+        started = time.perf_counter()
+        kernel(*arguments.values())
+        kernel_seconds = time.perf_counter() - started
     for name, value in raw.items():
         if not _same_bits(value, kept[name]):
             raise NumericsError(
@@ -112,10 +120,11 @@ def check(
     outputs, actual = {}, {}
     for spec in written:
         got = actual[spec.name] = arguments[spec.name]
-        outputs[spec.name] = _judge(spec, got, expected[spec.name], notes[spec.name], tolerance, compare)
+        outputs[spec.name] = _judge(spec, got, expected[spec.name], fitted[spec.name], tolerance, compare)
     inputs = [spec.name for spec in specs if isinstance(spec, TensorSpec) and not spec.written]
     changed = tuple(name for name in inputs if not _same_bits(arguments[name], before[name]))
-    result = CheckResult(outputs, changed, seed, kernel_seconds, golden_seconds, actual, expected)
+    platform = config.current().platform
+    result = CheckResult(outputs, changed, seed, kernel_seconds, golden_seconds, actual, expected, tuple(told), platform)
     if raises and not result.passed:
         fix = "follow the worst element with kernel.eager(...), or pass the tolerance that the golden's own rounding needs"
         raise NumericsError("PL701", "the kernel differs from its golden\n" + result.report(), fix=fix)
@@ -134,7 +143,26 @@ def _same_bits(a: Array, b: Array) -> bool:
     return a.tobytes() == b.tobytes()
 
 
-def _refuse_bad_specs(specs: Sequence[Spec], tolerance: Tolerances, compare: Any) -> None:
+def as_written(returned: Any, written: list[TensorSpec], arguments: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, str]]:
+    """What a golden returned, as new arrays of the outputs' dtypes by name, and what had to be done to each.
+
+    Errors:
+      PL702 for another number, other names, shapes or dtypes, or memory of `arguments`.
+    """
+    raw = _by_name(returned, written)
+    _refuse_shared(raw, arguments)
+    expected, notes = {}, {}
+    for spec in written:
+        expected[spec.name], notes[spec.name] = _fit(raw[spec.name], spec)
+    return expected, notes
+
+
+def refuse_bad_specs(specs: Sequence[Spec], tolerance: Tolerances, compare: Any) -> None:
+    """Refuse specs that would prove nothing.
+
+    Errors:
+      PL702 for two of one name, no output, options for what is no output, shared starting memory.
+    """
     names = [spec.name for spec in specs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -199,17 +227,24 @@ def _fit(result: Array, spec: TensorSpec) -> tuple[Array, str]:
 def _judge(spec: TensorSpec, got: Array, want: Array, note: str, tolerance: Tolerances, own: Any) -> Comparison:
     allowed = tolerance.get(spec.name) if isinstance(tolerance, Mapping) else tolerance
     rule = own.get(spec.name) if isinstance(own, Mapping) else own
-    if spec.output:
-        fill = np.full(spec.shape, poison(spec.dtype), dtype=spec.dtype.storage)
-        untouched = _equal_bits(got, fill) & ~_equal_bits(want, fill)
-        if untouched.any():
-            found = f"{int(untouched.sum())} elements still hold the {fill.flat[0]} that outputs start with: were they written?"
-            note = f"{note}\n  {found}" if note else found
+    note = untouched(spec, got, want, note)
     found = compare(got, want, tolerance=allowed, name=spec.name, note=note)
     if rule is None:
         return found
     verdict = rule(got, want)
     return verdict if isinstance(verdict, Comparison) else replace(found, passed=bool(verdict))
+
+
+def untouched(spec: TensorSpec, got: Array, want: Array, note: str = "") -> str:
+    """A note with a sentence about the elements of a pure output that still hold what it started with."""
+    if not spec.output:
+        return note
+    fill = np.full(spec.shape, poison(spec.dtype), dtype=spec.dtype.storage)
+    left = _equal_bits(got, fill) & ~_equal_bits(want, fill)
+    if not left.any():
+        return note
+    found = f"{int(left.sum())} elements still hold the {fill.flat[0]} that outputs start with: were they written?"
+    return f"{note}\n  {found}" if note else found
 
 
 def _equal_bits(a: Array, b: Array) -> Array:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pypto.core.array import to_numpy as of_torch
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import NumericsError
 
@@ -22,9 +25,11 @@ NAMED = ("normal", "uniform", "ones", "zeros", "arange")
 
 def to_numpy(value: Any) -> Array:
     """A NumPy array of anything array-like, without importing the library it comes from; memory is shared where it can be."""
+    if type(value).__module__.split(".")[0] == "torch":  # which may require a gradient, or be of a dtype that NumPy cannot name
+        return of_torch(value)
     try:
         return np.asarray(value)
-    except (TypeError, RuntimeError):  # torch: a tensor that requires a gradient, or a BF16 one, which NumPy cannot name
+    except (TypeError, RuntimeError):  # what behaves as a torch tensor does
         if not hasattr(value, "detach"):
             raise
     plain = value.detach()
@@ -86,12 +91,16 @@ class TensorSpec:
       name: the parameter's name; it also seeds its values.
       shape: its extents.
       dtype: a pypto dtype, or anything that names one.
-      init: how it starts. A function of (rng, shape), an array of that shape, a number, or one of "normal", "uniform" (floats in
+      init: how it starts. A function of (rng, shape), or of nothing, a factory of torch such as torch.randn, an array of that shape,
+        a number, or one of "normal", "uniform" (floats in
         [0, 1); integers in -128..127 as far as the dtype goes; booleans by coin), "ones", "zeros", "arange". Default: "normal"
         for floats, "uniform" otherwise. Floats are made in FP64 and rounded once.
       output: the kernel only writes it. Given together with `init`, it is an inout, as in PyPTO's golden tests.
       inout: the kernel reads it and writes it.
       is_output, init_value: the original's spelling of `output` and `init`.
+
+    Attributes:
+      library: whose dtype it was given, "torch", "jax" or "numpy": goldens and comparisons of a test run get such arrays.
     """
 
     name: str
@@ -100,6 +109,7 @@ class TensorSpec:
     init: Init | None
     output: bool
     inout: bool
+    library: str
 
     def __init__(
         self,
@@ -119,7 +129,13 @@ class TensorSpec:
         if isinstance(start, str) and start not in NAMED:
             raise NumericsError("PL702", f"{name}: there is no init named {start!r}", fix=f"use one of {', '.join(NAMED)}")
         both = inout or ((output or is_output) and start is not None)
-        fields = {"name": name, "shape": tuple(int(n) for n in shape), "dtype": dtype_of(dtype), "init": start}
+        fields = {
+            "name": name,
+            "shape": tuple(int(n) for n in shape),
+            "dtype": dtype_of(dtype),
+            "init": start,
+            "library": library_of(dtype),
+        }
         for field, value in {**fields, "output": (output or is_output) and not both, "inout": both}.items():
             object.__setattr__(self, field, value)
 
@@ -144,7 +160,7 @@ class TensorSpec:
         if init is None:
             init = "normal" if self.dtype.is_float else "uniform"
         if callable(init):
-            return to_numpy(init(rng, self.shape))
+            return to_numpy(_called(init, rng, self.shape))
         if not isinstance(init, str):
             return to_numpy(init)
         if init in ("ones", "zeros"):
@@ -157,6 +173,51 @@ class TensorSpec:
             raise NumericsError("PL702", f"{self.name}: init 'normal' is for floats, not {self.dtype.name}", fix="use 'uniform'")
         low, high = int(self.dtype.min_value), int(self.dtype.max_value)
         return rng.integers(max(low, -128), min(high, 127 if low < 0 else 255), self.shape, endpoint=True)
+
+
+def library_of(dtype: Any) -> str:
+    """The library a dtype is of: "torch", "jax", or "numpy" for NumPy's and this library's own.
+
+    >>> library_of(np.float32)
+    'numpy'
+    """
+    for owner in (dtype, type(dtype)):
+        name = str(getattr(owner, "__module__", "")).split(".")[0]
+        if name in ("torch", "jax"):
+            return name
+    return "numpy"
+
+
+def as_library(array: Array, library: str) -> Any:
+    """An array as one of a library that is loaded already; of torch and NumPy, in the same memory.
+
+    >>> as_library(np.float32([1, 2]), "numpy")
+    array([1., 2.], dtype=float32)
+    """
+    if library == "numpy":
+        return array
+    module = sys.modules[library]  # loaded: a dtype of it was given
+    if library == "jax":
+        return module.numpy.asarray(array.copy())
+    if array.dtype.isbuiltin == 1:
+        return module.from_numpy(array)
+    same_bits = module.from_numpy(array.view(f"i{array.dtype.itemsize}") if array.dtype.itemsize > 1 else array.view(np.uint8))
+    return same_bits.view(getattr(module, array.dtype.name))
+
+
+def _called(init: Any, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """What a function makes: a factory of torch gets the shape and a seeded generator, a function without parameters nothing."""
+    torch = sys.modules.get("torch")
+    if torch is not None and any(init is getattr(torch, name) for name in ("randn", "rand", "zeros", "ones")):
+        if init in (torch.zeros, torch.ones):
+            return init(shape)
+        return init(shape, generator=torch.Generator().manual_seed(int(rng.integers(2**62))))
+    try:
+        parameters = inspect.signature(init).parameters.values()
+    except ValueError:  # built in, without a signature
+        return init(rng, shape)
+    required = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return init(rng, shape) if required or any(p.kind is p.VAR_POSITIONAL for p in parameters) else init()
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 from pypto.core.avals import RefAval
 from pypto.core.ir import Eqn, Jaxpr, Var
-from pypto.errors import OutputError, warn
+from pypto.errors import OutputError, PyptoError, together, warn
 from pypto.source import Frame, Source
 
-_VIEWS = ("view", "reshape_view", "transpose_view", "valid_view", "bits_view")
+VIEWS = ("view", "reshape_view", "transpose_view", "valid_view", "bits_view")
 
 
 def handle_edges(jaxpr: Jaxpr) -> dict[Var, list[Var]]:
@@ -22,7 +22,7 @@ def handle_edges(jaxpr: Jaxpr) -> dict[Var, list[Var]]:
             back.setdefault(to, []).append(of)
 
     for e in jaxpr.walk():
-        if e.op.name in _VIEWS:
+        if e.op.name in VIEWS:
             link(e.outs[0], e.ins[0])
         elif e.op.name == "loop":
             body: Jaxpr = e.params["body"]
@@ -58,27 +58,28 @@ def check_outputs(jaxpr: Jaxpr, source: Source, *, undeclared_writes: bool) -> d
     Returns:
       The inputs that undeclared writes reach, by name, each with the place of one of them.
     Errors:
-      PL202 for an output that nothing writes (an InOut: a warning), PL203 for a store that reaches an input.
+      PL202 for an output that nothing writes (an InOut: a warning), PL203 for a store that reaches an input, PL210 for an output that
+      is read before it is written; all of them as one error.
     """
+    from pypto.tile.first_reads import first_reads  # it follows handles with what stands above
+
     hit = written(jaxpr)
     undeclared: dict[str, Frame | Source | None] = {}
+    errors: list[PyptoError] = []
     for v in jaxpr.invars:
         direction = v.aval.direction if isinstance(v.aval, RefAval) else None
         if direction == "in" and v in hit:
-            if not undeclared_writes:
-                raise OutputError(
-                    "PL203",
-                    f"a store may reach `{v.name}`, which is declared an input: it would never reach the caller",
-                    fix=f"annotate `{v.name}` with pl.Out[...] or pl.InOut[...]",
-                    at=hit[v].source,
-                )
             undeclared[v.name] = hit[v].source
+            if not undeclared_writes:
+                errors.append(_reaches_an_input(v, hit[v]))
         if direction == "out" and v not in hit:
-            raise OutputError(
-                "PL202",
-                f"output `{v.name}` is never written",
-                fix=f"`{v.name}[:] = ...`, or pl.assemble({v.name}, value, [0, 0])",
-                at=source,
+            errors.append(
+                OutputError(
+                    "PL202",
+                    f"output `{v.name}` is never written",
+                    fix=f"`{v.name}[:] = ...`, or pl.assemble({v.name}, value, [0, 0])",
+                    at=source,
+                )
             )
         if direction == "inout" and v not in hit:
             warn(
@@ -87,4 +88,25 @@ def check_outputs(jaxpr: Jaxpr, source: Source, *, undeclared_writes: bool) -> d
                 fix=f"`{v.name}[:] = ...`",
                 at=source,
             )
+    errors += [_read_first(v, e) for v, e in first_reads(jaxpr).items() if v in hit]
+    if errors:
+        raise together(errors)
     return undeclared
+
+
+def _reaches_an_input(v: Var, store: Eqn) -> OutputError:
+    return OutputError(
+        "PL203",
+        f"a store may reach `{v.name}`, which is declared an input: it would never reach the caller",
+        fix=f"annotate `{v.name}` with pl.Out[...] or pl.InOut[...]",
+        at=store.source,
+    )
+
+
+def _read_first(v: Var, read: Eqn) -> OutputError:
+    return OutputError(
+        "PL210",
+        f"`{v.name}` is declared Out, and read here before anything is written to it: what the caller passes is not copied in",
+        fix=f"annotate `{v.name}` with pl.InOut[...] if its content matters, or write it first",
+        at=read.source,
+    )

@@ -41,7 +41,11 @@ def facts(op: Op) -> list[tuple[str, str]]:
     if op.accepts is not None:
         rows.append(("dtypes", ", ".join(sorted(d.name for d in op.accepts))))
     for chip, kinds in (op.on or {}).items():
-        rows.append((f"dtypes on {chip}", ", ".join(sorted(d.name for d in kinds))))
+        rows.append((f"dtypes on {chip}" + (", of rows" if op.on_columns else ""), ", ".join(sorted(d.name for d in kinds))))
+    for chip, kinds in (op.on_columns or {}).items():
+        rows.append((f"dtypes on {chip}, of columns", ", ".join(sorted(d.name for d in kinds)) or "none"))
+    for option, chips in op.options_on.items():
+        rows.append((f"chips with {option}", ", ".join(sorted(chips))))
     rows.append(("instruction", op.pto.mnemonic if isinstance(op.pto, Native) else f"none: {op.pto.reason}"))
     if isinstance(op.exact, Exact):
         rows.append(("numerics", f"exact, by the contract's row “{op.exact.rule}”: {CONTRACT[op.exact.rule]}"))

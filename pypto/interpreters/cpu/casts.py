@@ -134,7 +134,7 @@ def _float_to_int(e: Lanes, x: str, target: DType, mode: str, overflow: str) -> 
         minus = e.let("fcmp olt", "float", x, e.fill("float", 0.0))
         whole = e.call("copysign", "float", _whole(e, e.call("fabs", "float", x), minus, mode, "float"), x)
     kind = register_kind(target)
-    if overflow == "wrap":
+    if overflow in ("wrap", "fits"):
         middle = dtypes.INT64 if target.bits == 64 else dtypes.INT32
         wide = e.call("fptosi.sat", "float", whole, result=register_kind(middle))
         if target is dtypes.UINT64:
@@ -144,7 +144,7 @@ def _float_to_int(e: Lanes, x: str, target: DType, mode: str, overflow: str) -> 
 
 
 def _int_to_int(e: Lanes, x: str, source: DType, target: DType, overflow: str) -> str:
-    if overflow != "wrap":
+    if overflow not in ("wrap", "fits"):
         low, high = max(int(target.min_value), int(source.min_value)), min(int(target.max_value), int(source.max_value))
         at = e.of(source)
         if low > source.min_value:

@@ -54,8 +54,13 @@ class Compiled:
         self.text, self.room, self.cost = text, module.room, module.costs.whole(module.orchestration)
         self.sites, self.parameters = tuple(module.sites), tuple(module.parameters)
         self._native = native()
-        self._code = Code(text, target)
+        self._code = Code(text, target, runtime=self._native.code.key)
         self.main = self._code.address("main")
+
+    @property
+    def origin(self) -> str:
+        """Where the machine code came from: "disk", or "compiled"."""
+        return self._code.origin
 
     @property
     def may_fail(self) -> bool:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import platform
 import sys
-from functools import cache
 from typing import Any
 
 from pypto.errors import InternalError
+from pypto.interpreters.cpu import cache
+from pypto.version import VERSION
 
 Target = tuple[str, str]
 """CPU and features, as LLVM spells them."""
 
 
-@cache
+@functools.cache
 def host() -> Target:
     """This CPU."""
     import llvmlite.binding as llvm
@@ -38,7 +40,7 @@ def enabled(target: Target) -> frozenset[str]:
     return found | {"amx-granted"} if "amx-tile" in found and tiles_granted() else found
 
 
-@cache
+@functools.cache
 def tiles_granted() -> bool:
     """Whether this process may use AMX tiles: on Linux the kernel has to be asked once."""
     try:
@@ -48,27 +50,44 @@ def tiles_granted() -> bool:
     return sys.platform == "linux" and platform.machine() == "x86_64" and request(158, 0x1023, 18) == 0
 
 
-class Code:
-    """Loaded machine code. It lives as long as this object, or, made to stay `forever`, as the process."""
+PASSES = ("sroa", "instruction_combine", "simplify_cfg")
+"""What LLVM does to a module before it becomes machine code: as fast code as all of its passes, in a tenth of the time."""
 
-    def __init__(self, text: str, target: Target, *, forever: bool = False) -> None:
+
+class Code:
+    """Loaded machine code, from disk where an earlier process has left it. It lives as long as this object.
+
+    Args:
+      runtime: the key of the code that this code calls; changing that makes this another one.
+    Attributes:
+      key: a hash of all that the code depends on.
+      origin: "disk", or "compiled".
+    """
+
+    def __init__(self, text: str, target: Target, *, runtime: str = "") -> None:
+        import llvmlite
         import llvmlite.binding as llvm
 
-        machine = _machine(target)
         wide = '"prefer-vector-width"="512" "min-legal-vector-width"="512" ' if "avx512f" in enabled(target) else ""
         attributes = f'attributes #0 = {{ nounwind {wide}"target-cpu"="{target[0]}" "target-features"="{target[1]}" }}\n'
-        module = llvm.parse_assembly(f"{text}\n{attributes}")
-        module.verify()
-        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
-        passes = llvm.create_new_module_pass_manager()
-        passes.add_sroa_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
-        passes.run(module, builder)
-        self._engine = llvm.create_mcjit_compiler(module, machine)
+        text = f"{text}\n{attributes}"
+        versions = (VERSION, llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info)), sys.platform, *PASSES)
+        self.key = cache.key_of((*versions, *target, runtime, text))
+        disk = cache.chosen()
+        content = None if disk is None else disk.load(self.key)
+        self.origin = "compiled" if content is None else "disk"
+        machine = _machine(target)
+        if content is None:
+            content = _compiled(text, machine)
+            if disk is not None:
+                disk.store(self.key, content)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(content))
         self._engine.finalize_object()
-        if forever:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._engine))  # threads may be in it while the interpreter is taken down
+
+    def keep(self) -> None:
+        """Make it live as long as the process: threads may be in it while the interpreter is taken down."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._engine))
 
     def address(self, name: str) -> int:
         """Where a function or a global of the module lies."""
@@ -76,3 +95,17 @@ class Code:
         if not found:
             raise InternalError("PL901", f"compiled code has no {name}")
         return found
+
+
+def _compiled(text: str, machine: Any) -> bytes:
+    """An object file."""
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(text)
+    module.verify()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    passes = llvm.create_new_module_pass_manager()
+    for name in PASSES:
+        getattr(passes, f"add_{name}_pass")()
+    passes.run(module, builder)
+    return machine.emit_object(module)

@@ -14,6 +14,7 @@ from pypto.interpreters.cpu.facts import Facts, facts
 from pypto.interpreters.cpu.lanes import memory_kind, register_kind
 from pypto.interpreters.cpu.native import NUMBERS
 from pypto.interpreters.cpu.operands import arguments_of, key_of, received
+from pypto.interpreters.cpu.pieces import LONG, cut
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Function, Int
 from pypto.interpreters.cpu.values import Ref, Root, Scalar, Value, contiguous
@@ -80,6 +81,7 @@ class Module:
         self.parameters: list[Parameter] = []
         self.costs = Costs(kernels)
         self._written: dict[Any, str] = {}
+        self.pieces: dict[str, str] = {}
 
     def text(self) -> str:
         """The module without target attributes."""
@@ -170,7 +172,7 @@ class Module:
             w.env[v] = received(x, names, fresh)
         w.block(jaxpr)
         fn.do("ret i64 0")
-        self.functions[function] = fn.text()
+        self.functions[function] = cut(self, fn) if len(fn.lines) > LONG else fn.text()
 
 
 def written(orchestration: Jaxpr, kernels: Mapping[str, Jaxpr], features: frozenset[str]) -> tuple[Module, str]:

@@ -66,7 +66,8 @@ class Native:
         for name in _OF_PYTHON:
             llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
         text = "".join(Path(__file__).with_name(f"{part}.ll").read_text() for part in ("pool", "launch"))
-        self.code = Code(text, host(), forever=True)
+        self.code = Code(text, host())
+        self.code.keep()
         for name in _FOR_PROGRAMS:
             llvm.add_symbol(name, self.code.address(name))
         i64, pointer = ctypes.c_int64, ctypes.c_void_p

@@ -25,7 +25,7 @@ _WIDTH = 16
 
 
 def reduction(how: str) -> Callable[..., list[Value]]:
-    """The rule of a reduction by `add`, `mul`, `max`, `min`, `both` (and) or `either` (or)."""
+    """The rule of a reduction by `add`, `mul`, `max`, `min`, `both` (and), `either` (or) or `differ` (xor)."""
 
     def emit(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         return [_Reduction(w, eqn, how, tile(ins[0])).result()]
@@ -52,7 +52,7 @@ class _Reduction:
             return -0.0 if self.dtype.is_float else 0
         if self.how in ("max", "min"):
             return self.dtype.pad("min" if self.how == "max" else "max")
-        return {"mul": 1, "both": 1 if self.inside is not self.dtype else -1, "either": 0}[self.how]
+        return {"mul": 1, "both": 1 if self.inside is not self.dtype else -1, "either": 0, "differ": 0}[self.how]
 
     def combine(self, e: Lanes, a: str, b: str) -> str:
         return getattr(e.of(self.inside), self.how)(a, b)
@@ -242,4 +242,4 @@ class _Reduction:
 
 
 SUM, PROD, MAX, MIN = reduction("add"), reduction("mul"), reduction("max"), reduction("min")
-AND, OR = reduction("both"), reduction("either")
+AND, OR, XOR = reduction("both"), reduction("either"), reduction("differ")

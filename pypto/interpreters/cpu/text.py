@@ -50,6 +50,7 @@ class Function:
         self.lines: list[str] = []
         self.slots: list[str] = []
         self.cold: list[str] = []
+        self.marks: list[tuple[int, int]] = []  # where an equation begins or ends, and in which body: see pieces.py
         self._numbers = itertools.count()
 
     def number(self) -> int:

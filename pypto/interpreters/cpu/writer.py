@@ -70,8 +70,11 @@ class Writer:
         own, borrowed = uses(jaxpr)
         self.left.append(own)
         self.borrowed.append(borrowed)
+        body = self.fn.number()
+        self.fn.marks.append((len(self.fn.lines), body))
         for eqn in jaxpr.eqns:
             self.step(eqn)
+            self.fn.marks.append((len(self.fn.lines), body))
         outs = [self.read(a) for a in jaxpr.outs]
         self.left.pop()
         self.borrowed.pop()

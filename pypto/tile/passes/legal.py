@@ -44,17 +44,27 @@ def _dtypes(jaxpr: Jaxpr, platform: Platform) -> Iterator[PyptoError]:
 def check_dtypes(eqn: Eqn, platform: Platform) -> Iterator[PyptoError]:
     """Every tile operand of an instruction must have a dtype the chip's unit takes; of one without, the tile it makes.
 
-    Gives: PL406 for an operation the chip does not have for a dtype, naming the cast to write.
+    Gives: PL406 for an operation the chip does not have for a dtype, naming the cast to write, or not with an option.
     """
-    native = (eqn.op.on or {}).get(platform.family)
+    for option, chips in eqn.op.options_on.items():
+        if eqn.params.get(option) and platform.family not in chips:
+            yield MemorySpaceError(
+                "PL406",
+                f"{platform.name} has no {eqn.op.name} with {option}={eqn.params[option]!r}",
+                fix=f'leave {option} out, which changes no bit here, or lower for another chip: platform="{min(chips)}"',
+                at=eqn.source,
+            )
+    table, form = eqn.op.form([a.aval for a in eqn.ins], eqn.params)
+    name = f"{form} form of {eqn.op.name}" if form else eqn.op.name
+    native = table.get(platform.family)
     if native is None:
         return
     tiles = [a.aval for a in eqn.ins if isinstance(a.aval, TileAval)] or [v.aval for v in eqn.outs if isinstance(v.aval, TileAval)]
     if not native and tiles:
-        others = [chip for chip, kinds in (eqn.op.on or {}).items() if kinds]
+        others = [chip for chip, kinds in table.items() if kinds]
         yield MemorySpaceError(
             "PL406",
-            f"{platform.name} has no {eqn.op.name} at all",
+            f"{platform.name} has no {name} at all",
             fix=f'lower for another chip: platform="{others[0]}"' if others else "compute it from other operations",
             at=eqn.source,
         )
@@ -63,7 +73,7 @@ def check_dtypes(eqn: Eqn, platform: Platform) -> Iterator[PyptoError]:
         if aval.dtype not in native and aval.dtype.arithmetic:
             yield MemorySpaceError(
                 "PL406",
-                f"{platform.name} has no {eqn.op.name} for {aval.dtype.name}",
+                f"{platform.name} has no {name} for {aval.dtype.name}",
                 fix=f"compute in another dtype: pl.cast(x, pl.{_wider(aval.dtype, native).name}) before, and cast the result back",
                 at=eqn.source,
             )

@@ -1,0 +1,86 @@
+"""benchmark: how long a compiled program takes, inside and around, launch by launch."""
+
+import pytest
+
+from pypto.errors import CallError
+from pypto.runtime import BenchmarkStats, RunConfig, benchmark
+from tests.kernels import runs
+from tests.refusals import sevens
+from tests.run_inputs import bits, normal
+
+X, Y = normal(64, 16), normal(64, 16, seed=1)
+COMPILED = runs.scaled_sum.compile()
+
+
+def measured(**options):
+    return benchmark(COMPILED, [X, Y, 2.0, sevens(64, 16)], **options)
+
+
+def refused(code, call, *args, **kwargs):
+    with pytest.raises(CallError) as caught:
+        call(*args, **kwargs)
+    assert caught.value.code == code
+
+
+def test_every_measured_launch_has_a_device_and_a_host_time():
+    stats = measured(rounds=7, warmup=2)
+    assert isinstance(stats, BenchmarkStats)
+    assert (stats.rounds, stats.warmup, len(stats.invocations)) == (7, 2, 7)
+    assert len(stats.device_wall_us) == len(stats.host_wall_us) == 7
+    assert all(0 < device < host for device, host in zip(stats.device_wall_us, stats.host_wall_us, strict=True))
+    assert not stats.all_zero_device
+
+
+def test_the_time_of_the_device_is_labelled_as_this_cpus():
+    stats = measured(rounds=2)
+    assert "CPU" in stats.device
+    assert stats.device in str(stats) and stats.device in stats.format_tree(0)
+
+
+def test_the_statistics_are_those_of_the_samples():
+    stats = BenchmarkStats(device_wall_us=[1.0, 2.0, 6.0], host_wall_us=[2.0, 3.0, 7.0], rounds=3)
+    assert (stats.device_us_min, stats.device_us_median, stats.device_us_mean, stats.device_us_max) == (1, 2, 3, 6)
+    assert stats.device_us_stdev == pytest.approx(7**0.5)  # a square root in FP64: not one rounding of ours
+    assert stats.device_wall_us_median == stats.device_us_median and stats.samples == stats.device_wall_us
+    assert stats.per_round("host") == [2.0, 3.0, 7.0] and stats.per_round() == [1.0, 2.0, 6.0]
+    assert stats.per_rank() == {} == stats.per_dispatch() and stats.dispatch_tasks() == {} == stats.dispatch_groups()
+    refused("PL606", stats.per_round, "union")
+
+
+def test_trees_show_the_parts_of_a_launch():
+    stats = measured(rounds=3)
+    for text in (stats.format_tree(0), stats.format_mean_tree("both")):
+        for part in ("chip.run", "bind", "device_wall [dev]", "copy_back"):
+            assert part in text
+    assert stats.format_tree().count("chip.run") == 3
+    assert "±" in stats.format_mean_tree() and "±" not in stats.format_mean_tree("none")
+    refused("PL606", stats.format_mean_tree, "all")
+
+
+def test_the_parts_of_a_launch_add_up_to_it():
+    for one in measured(rounds=3).invocations:
+        parts = one.by_name()
+        assert sum(s.dur_us for name, s in parts.items() if name != "chip.run") == pytest.approx(parts["chip.run"].dur_us)
+
+
+def test_the_results_of_a_launch_are_those_of_a_call():
+    out = sevens(64, 16)
+    benchmark(COMPILED, [X, Y, 2.0, out], rounds=1, warmup=0)
+    assert bits(out) == bits(runs.scaled_sum(X, Y, 2.0))
+
+
+def test_the_compiled_executor_runs_unless_the_config_says_otherwise():
+    expected = COMPILED.program.compiled.executor
+    assert measured(rounds=1).executor.split(":")[0] == expected
+    assert measured(rounds=1, config=RunConfig(executor="reference")).executor == "reference"
+
+
+def test_a_benchmark_of_nothing_and_of_no_program_is_refused():
+    refused("PL601", measured, rounds=0)
+    refused("PL601", measured, warmup=-1)
+    refused("PL601", benchmark, runs.scaled_sum, [])
+
+
+def test_a_benchmark_on_another_platform_is_refused():
+    refused("PL610", measured, platform="a5sim")
+    refused("PL606", measured, platform="a5sim", config=RunConfig())
