@@ -35,20 +35,41 @@ def op_program(
 
     Operands of no axes are scalar parameters. `valids` marks what is loaded; `dynamic` passes those extents at run time.
     """
+    return launched([application(op, arrays, params, valids, dynamic)])
+
+
+def launched(applications: Sequence[Jaxpr]) -> tuple[Jaxpr, dict[str, Jaxpr]]:
+    """An orchestration that launches one kernel, which does one thing after the other."""
+    inputs = [v for a in applications for v in a.invars]
+    inner = tuple(Var(v.aval, v.name) for v in inputs)
+    call = Eqn(OPS["call"], inner, (), {"kernel": "kernel", "blocks": False})
+    kernel = Jaxpr(tuple(inputs), tuple(e for a in applications for e in a.eqns), (), "kernel")
+    return Jaxpr(inner, (call,), (), "program"), {"kernel": kernel}
+
+
+def application(
+    op: Op,
+    arrays: Sequence[np.ndarray],
+    params: dict[str, Any],
+    valids: Sequence[tuple[int, ...] | None] | None = None,
+    dynamic: bool = False,
+    name: str = "",
+) -> Jaxpr:
+    """The body of such a kernel; `name` comes before the names of what it takes."""
     marks = list(valids or [None] * len(arrays))
     inputs, eqns, operands = [], [], []
     for i, (array, mark) in enumerate(zip(arrays, marks, strict=True)):
         dtype = dtype_of(array.dtype)
         if array.ndim == 0:
-            v = Var(ScalarAval((), dtype), f"s{i}")
+            v = Var(ScalarAval((), dtype), f"{name}s{i}")
             inputs.append(v)
             operands.append(v)
             continue
-        ref = Var(RefAval(array.shape, dtype, direction="in"), f"x{i}")
+        ref = Var(RefAval(array.shape, dtype, direction="in"), f"{name}x{i}")
         inputs.append(ref)
         extents: list[Any] = []
         if mark is not None and dynamic:
-            extents = [Var(scalar(dtypes.INDEX), f"v{i}_{axis}") for axis in range(array.ndim)]
+            extents = [Var(scalar(dtypes.INDEX), f"{name}v{i}_{axis}") for axis in range(array.ndim)]
             inputs += extents
         known = None if mark is None else (None,) * array.ndim if dynamic else mark
         t = Var(TileAval(array.shape, dtype, TILE, None, known), f"t{i}")
@@ -59,17 +80,15 @@ def op_program(
     eqns.append(Eqn(op, tuple(operands), results, params))
     for i, r in enumerate(results):
         shape = r.aval.shape or (1,)
-        out = Var(RefAval(shape, r.aval.dtype, direction="out"), f"out{i}")
+        out = Var(RefAval(shape, r.aval.dtype, direction="out"), f"{name}out{i}")
         inputs.append(out)
         drop = (0,) if isinstance(r.aval, TileAval) and not r.aval.shape else ()
         eqns.append(Eqn(OPS["set"], (out, r, *zeros(len(shape))), (), {"sizes": shape, "drop": drop}))
-    inner = {v: Var(v.aval, v.name) for v in inputs}
-    call = Eqn(OPS["call"], tuple(inner.values()), (), {"kernel": "kernel", "blocks": False})
-    return Jaxpr(tuple(inner.values()), (call,), (), "program"), {"kernel": Jaxpr(tuple(inputs), tuple(eqns), (), "kernel")}
+    return Jaxpr(tuple(inputs), tuple(eqns), (), "kernel")
 
 
 def run_values(program: Jaxpr, arrays: Sequence[np.ndarray], valids: Sequence[Any] | None, dynamic: bool) -> tuple[list[Any], list[Any]]:
-    """Run-time arguments of `op_program`, and the buffers of the results among them."""
+    """Run-time arguments of `op_program` or `application`, and the buffers of the results among them."""
     values: list[Any] = []
     for i, array in enumerate(arrays):
         if array.ndim == 0:
@@ -113,20 +132,69 @@ def differs(
     if isinstance(compiled, Fallback):
         return f"fallback: {compiled.reason}"
 
-    def reference() -> list[np.ndarray]:
+    def meant() -> list[Any]:
+        """Run the meaning; an equation without a place makes this line the place of its errors."""
         values, outs = run_values(program, arrays, valids, dynamic)
         Machine(kernels, check=False).run(program, values)
-        return [x for o in outs for x in (o.data, o.written)]
+        return outs
+
+    def reference() -> list[np.ndarray]:
+        return [x for o in meant() for x in (o.data, o.written)]
 
     def cpu() -> list[np.ndarray]:
         values, outs = run_values(program, arrays, valids, dynamic)
-        compiled.run(values, lambda: Machine(kernels, check=False).run(program, run_values(program, arrays, valids, dynamic)[0]))
+        compiled.run(values, meant)
         # of an output that every run writes completely no record is kept
         full = {p.name for p in compiled.parameters if p.full}
         return [x for o in outs for x in (o.data, o.written | (o.name in full))]
 
     want, got = outcome(reference), outcome(cpu)
     return "" if want == got else f"{op.name} {params} {[(a.dtype, a.shape) for a in arrays]} {valids}: {want!r:.300} != {got!r:.300}"
+
+
+Application = tuple[Op, list[np.ndarray], dict[str, Any], Any, bool]
+"""An op, its operands and params, what is valid of them, and whether that is passed at run time."""
+
+_TOGETHER = 24  # applications in one kernel: compiling has a price of its own
+
+
+def disagreements(applications: Sequence[Application], target: Any = None) -> list[str]:
+    """`differs` of many applications, most of them compiled together; `fallback: ...` for those without code."""
+    found: list[str] = []
+    calm: list[tuple[Application, Jaxpr, list[Any]]] = []
+    for a in applications:
+        body = application(*a, name=f"a{len(calm)}_")
+
+        def meant(body: Jaxpr = body, a: Application = a) -> list[Any]:
+            values, outs = run_values(body, a[1], a[3], a[4])
+            Machine(check=False).run(body, values)
+            return [x for o in outs for x in (o.data, o.written)]
+
+        want = outcome(meant)
+        if isinstance(want, list):
+            calm.append((a, body, want))
+        else:
+            found.append(differs(*a[:4], dynamic=a[4], target=target))
+    for start in range(0, len(calm), _TOGETHER):
+        found += _together(calm[start : start + _TOGETHER], target)
+    return [f for f in found if f]
+
+
+def _together(calm: Sequence[tuple[Application, Jaxpr, list[Any]]], target: Any) -> list[str]:
+    compiled = compile_program(*launched([body for _, body, _ in calm]), target)
+    if isinstance(compiled, Fallback):
+        if len(calm) > 1:
+            return [f for one in calm for f in _together([one], target)]
+        return [f"fallback: {compiled.reason}"]
+    parts = [run_values(body, a[1], a[3], a[4]) for a, body, _ in calm]
+    compiled.run([v for values, _ in parts for v in values], lambda: None)
+    full = {p.name for p in compiled.parameters if p.full}
+    found = []
+    for (a, _, want), (_, outs) in zip(calm, parts, strict=True):
+        got = [bits(np.asarray(x)).tobytes() for o in outs for x in (o.data, o.written | (o.name in full))]
+        if got != want:
+            found.append(f"{a[0].name} {a[2]} {[(x.dtype, x.shape) for x in a[1]]} {a[3]}: {want!r:.300} != {got!r:.300}")
+    return found
 
 
 def samples_of(op: Op) -> list[tuple[list[np.ndarray], dict[str, Any]]]:

@@ -12,12 +12,28 @@ import hypothesis
 import pytest
 
 from pypto.platform import PLATFORMS
-from tests.snapshots import golden, pytest_addoption, pytest_configure
+from tests import executors, snapshots
+from tests.snapshots import golden
 
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
-__all__ = ["golden", "pytest_addoption", "pytest_configure"]
+__all__ = ["golden"]
+
+
+def pytest_addoption(parser):
+    snapshots.pytest_addoption(parser)
+    executors.pytest_addoption(parser)
+
+
+def pytest_configure(config):
+    snapshots.pytest_configure(config)
+    executors.pytest_configure(config)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    executors.pytest_terminal_summary(terminalreporter, config)
+
 
 TILES_OF_ANY_SHAPE = replace(PLATFORMS["a2a3sim"], row_align=1, fractal=1)
 

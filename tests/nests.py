@@ -56,6 +56,7 @@ def random_kernel(
     choices: bool = True,
     indices: bool = True,
     zero_trips: bool = True,
+    jumps: bool = False,
     header: str = HEADER,
 ) -> str:
     """The source of one kernel; the same seed and options always give the same text.
@@ -68,9 +69,11 @@ def random_kernel(
       choices: use conditional expressions between tiles.
       indices: read a loop's index after the loop, and loop over the integer names.
       zero_trips: include loops that never run.
+      jumps: `while` loops, `break` and `continue` under conditions, `else` on loops that are left.
       header: the `def` line, and decorators if any.
     """
-    return _Writer(random.Random(seed), state, scopes, unset, choices, indices, zero_trips).kernel(header, depth)
+    writer = _Jumping if jumps else _Writer
+    return writer(random.Random(seed), state, scopes, unset, choices, indices, zero_trips).kernel(header, depth)
 
 
 class _Writer:
@@ -209,3 +212,61 @@ class _Writer:
     def _scope(self, indent: int, depth: int, loops: list[str]) -> None:
         self._write(indent, "with pl.at(level=pl.Level.CORE_GROUP):")
         self._block(indent + 1, depth - 1, loops)
+
+
+class _Jumping(_Writer):
+    """Also loops that are left, and turns that are cut short."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.open: list[str] = []  # what encloses the current line: "loop" where a jump may stand, "closed" where not
+        self.breaks = 0
+
+    def _block(self, indent: int, depth: int, loops: list[str]) -> None:
+        super()._block(indent, depth, loops)
+        while self.open and self.open[-1] == "loop" and self.rng.random() < 0.35:
+            word = self.rng.choice(["break", "continue"])
+            self.breaks += word == "break"
+            self._write(indent, f"if {self._test(loops)}:")
+            if self.rng.random() < 0.5:
+                self._assign(indent + 1, 0, loops)
+            self._write(indent + 1, word)
+            if self.rng.random() < 0.3:
+                self._write(indent, "else:")
+                self._assign(indent + 1, 0, loops)
+            self._assign(indent, 0, loops)
+
+    def _loop(self, indent: int, depth: int, loops: list[str]) -> None:
+        if self.rng.random() < 0.3:
+            return self._while(indent, depth, loops)
+        before, self.breaks = self.breaks, 0
+        self.open.append("loop")
+        super()._loop(indent, depth, loops)
+        self.open.pop()
+        if self.breaks and self.rng.random() < 0.3:
+            self._write(indent, "else:")
+            self._assign(indent + 1, 0, loops)
+        self.breaks = before
+        return None
+
+    def _while(self, indent: int, depth: int, loops: list[str]) -> None:
+        turns = f"w{len(self.lines)}"
+        self._write(indent, f"{turns} = 0")
+        test = "" if self.rng.random() < 0.5 else f" and ({self._test(loops)})"
+        self._write(indent, f"while {turns} < {self.rng.randint(0, 3)}{test}:")
+        self._write(indent + 1, f"{turns} = {turns} + 1")
+        before = self.breaks
+        self.open.append("loop")
+        self._block(indent + 1, depth - 1, [*loops, turns])
+        self.open.pop()
+        self.breaks = before
+
+    def _stateful(self, indent: int, depth: int, loops: list[str]) -> None:
+        self.open.append("closed")
+        super()._stateful(indent, depth, loops)
+        self.open.pop()
+
+    def _scope(self, indent: int, depth: int, loops: list[str]) -> None:
+        self.open.append("closed")
+        super()._scope(indent, depth, loops)
+        self.open.pop()

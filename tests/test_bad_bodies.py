@@ -129,8 +129,8 @@ def test_a_with_statement_over_anything_else_is_refused():
 
 STATEMENTS = {
     "while": ("PL101", "while True:", "    pass"),
-    "break": ("PL101", "for i in pl.range(2):", "    break"),
-    "continue": ("PL101", "for i in pl.range(2):", "    continue"),
+    "break out of a scope": ("PL101", "for i in pl.range(2):", "    with pl.at():", "        break"),
+    "continue out of a scope": ("PL101", "for i in pl.range(2):", "    with pl.at():", "        continue"),
     "try": ("PL101", "try:", "    pass", "except ValueError:", "    pass"),
     "raise": ("PL101", "raise ValueError"),
     "nested def": ("PL101", "def inner():", "    pass"),
@@ -153,8 +153,8 @@ STATEMENTS = {
 }
 FAULTY = {
     "while": ("while True:", 0),
-    "break": ("break", 1),
-    "continue": ("continue", 1),
+    "break out of a scope": ("break", 2),
+    "continue out of a scope": ("continue", 2),
     "for else": ("out[:] = x", 3),
     "starred target": ("*b", 0),
     "attribute target": ("x.name", 0),

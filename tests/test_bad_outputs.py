@@ -122,6 +122,7 @@ def rebinds_in_an_inline_function(x: V4, out: pl.Out[V4]):
         (rebinds_in_an_inline_function, "y = x * 2.0"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:PL116")
 def test_giving_an_outputs_name_to_another_value_is_refused(kernel, at):
     error = untouched("PL201", kernel, X.copy(), sevens(4), at=at)
     name = "`y`" if kernel is rebinds_in_an_inline_function else "`out`"

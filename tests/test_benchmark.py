@@ -3,7 +3,7 @@
 import pytest
 
 from pypto.errors import CallError
-from pypto.runtime import BenchmarkStats, RunConfig, benchmark
+from pypto.runtime import BenchmarkStats, ChipWorker, RunConfig, benchmark
 from tests.kernels import runs
 from tests.refusals import sevens
 from tests.run_inputs import bits, normal
@@ -73,6 +73,14 @@ def test_the_compiled_executor_runs_unless_the_config_says_otherwise():
     expected = COMPILED.program.compiled.executor
     assert measured(rounds=1).executor.split(":")[0] == expected
     assert measured(rounds=1, config=RunConfig(executor="reference")).executor == "reference"
+
+
+def test_resident_tensors_are_measured_on_their_worker():
+    with ChipWorker() as worker:
+        resident, out = worker.alloc_tensor(X.shape, "FP32", init=X), worker.alloc_tensor(X.shape, "FP32")
+        stats = benchmark(COMPILED, [resident, Y, 2.0, out], rounds=3)
+        assert len(stats.samples) == 3 and bits(out.numpy()) == bits(runs.scaled_sum(X, Y, 2.0))
+        assert worker.initialized, "the worker is the caller's to close"
 
 
 def test_a_benchmark_of_nothing_and_of_no_program_is_refused():

@@ -9,7 +9,7 @@ import pytest
 import pypto
 import pypto.language as pl
 from pypto import backend, ir
-from pypto.errors import CallError, PyptoWarning
+from pypto.errors import CallError, PyptoError, PyptoWarning
 from pypto.runtime import (
     BackendType,
     CompiledProgram,
@@ -20,6 +20,7 @@ from pypto.runtime import (
     RunConfig,
     RuntimeKind,
     VerificationLevel,
+    load,
 )
 from tests.kernels import runs
 from tests.refusals import f32, reports, sevens
@@ -75,6 +76,22 @@ def test_samples_are_read_for_shape_and_dtype_only():
 
     compiled = runs.doubled.compile(Sample(), Sample())
     assert np.array_equal(compiled(X, sevens(8, 16)), X + X)
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "int8"])
+def test_jax_arrays_are_samples_and_inputs(name):
+    jnp = pytest.importorskip("jax.numpy", reason="JAX is a test dependency that this environment lacks")
+    x = jnp.arange(128).reshape(8, 16).astype(name)
+    compiled = moved.compile(x, x)
+    out = np.zeros((8, 16), np.asarray(x).dtype)
+    assert compiled(x, out) is out and out.tobytes() == np.asarray(x).tobytes()
+    refused("PL604", compiled, x, x)
+
+
+@pl.jit
+def moved(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = x
 
 
 def test_a_bare_tensor_without_a_sample_is_refused():
@@ -152,6 +169,39 @@ def test_a_call_and_a_lowering_take_config():
     out = sevens(8, 16)
     runs.doubled(X, out, config=RunConfig())
     assert np.array_equal(out, X + X)
+
+
+def test_a_call_that_wants_files_writes_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = sevens(8, 16)
+    runs.scaled_sum(X, X, 1.0, out, config=RunConfig(save_kernels=True, save_kernels_dir="kept", dump_passes=True, compile_profiling=True))
+    assert bits(out) == bits(runs.scaled_sum(X, X, 1.0))
+    assert bits(load("kept")(X, X, 1.0)) == bits(out)
+    assert (tmp_path / "kept" / "passes_dump").is_dir() and (tmp_path / "kept" / "report").is_dir()
+    assert np.array_equal(runs.doubled(X, sevens(8, 16), config=RunConfig(dump_passes=True)), X + X)
+    assert len(list((tmp_path / "build_output").iterdir())) == 1
+
+
+def test_a_call_that_may_not_run_is_refused():
+    out = sevens(8, 16)
+    config = RunConfig(codegen_only=True)
+    refused("PL607", runs.scaled_sum, X, X, 1.0, out, config=config)
+    refused("PL607", runs.scaled_sum.compile(config=config), X, X, 1.0, out, config=config)
+    assert (out == -7).all()
+
+
+@pl.jit
+def configures_inside(x: pl.Tensor[[8, 16], pl.FP32], out: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):
+    runs.doubled(x, out, config=INSIDE)  # refused
+
+
+INSIDE = RunConfig()
+
+
+def test_config_in_the_body_of_a_kernel_is_refused_at_its_line():
+    with pytest.raises(PyptoError) as caught:
+        configures_inside(X, sevens(8, 16))
+    assert caught.value.code == "PL112" and caught.value.source.text.endswith("# refused")
 
 
 @pl.jit

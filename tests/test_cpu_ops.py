@@ -10,7 +10,7 @@ from pypto.core.op import OPS
 from pypto.errors import ShapeError
 from pypto.interpreters.cpu.rules import Lanewise, Tilewise
 from pypto.lax.convert import MODES
-from tests.both import differs, op_program, samples_of
+from tests.both import differs, disagreements, op_program, samples_of
 
 COMPILED = sorted(name for name, op in OPS.items() if isinstance(op.cpu, Lanewise | Tilewise))
 LANEWISE = [name for name in COMPILED if isinstance(OPS[name].cpu, Lanewise) and name not in ("convert", "select")]
@@ -52,71 +52,65 @@ def allowed(op, arrays, params, valids, dynamic):
 
 def check(name, *, every):
     """The disagreements over an op's samples, whole and partly valid; without `every`, one sample per dtype."""
-    op, seen, found, ran = OPS[name], set(), [], 0
+    op, seen, applications = OPS[name], set(), []
     for arrays, params in reversed(samples_of(op)):
         key = arrays[0].dtype if arrays else None
         if not every and key in seen:
             continue
         seen.add(key)
         shapes = [(None, False)] if not arrays else [(None, False), (parts(arrays), True)]
-        for valids, dynamic in shapes:
-            if not allowed(op, arrays, params, valids, dynamic):
-                continue
-            result = differs(op, arrays, params, valids, dynamic=dynamic)
-            ran += not result.startswith("fallback")
-            found += [result] if result and not result.startswith("fallback") else []
-    return found, ran
+        applications += [(op, arrays, params, *how) for how in shapes if allowed(op, arrays, params, *how)]
+    return disagreements(applications)
 
 
 @pytest.mark.parametrize("name", [n for n in COMPILED if OPS[n].samples()])
 def test_an_op_has_the_bits_of_the_reference(name):
-    found, ran = check(name, every=False)
-    assert found == [] and ran
+    assert check(name, every=False) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in COMPILED if OPS[n].samples()])
 def test_an_op_has_the_bits_of_the_reference_over_all_samples(name):
-    assert check(name, every=True)[0] == []
+    assert check(name, every=True) == []
 
 
 @pytest.mark.parametrize("name", LANEWISE)
 def test_an_elementwise_op_agrees_on_special_values_and_random_bits(name):
-    op = OPS[name]
+    op, applications = OPS[name], []
     for dtype in sorted(op.accepts & set(PLAIN), key=lambda d: d.name):
         first = edges(dtype, 1024)
         arrays = [first]
         if len(op.operands) == 2:  # every special value against every other one
             pairs = np.array(list(itertools.product(range(32), repeat=2)))
             arrays = [np.concatenate([edges(dtype, 1024, seed=i), first[pairs[:, i]]]) for i in range(2)]
-        params = {o: op.defaults.get(o) for o in op.options}
-        assert differs(op, [a.reshape(1, -1) for a in arrays], params) == ""
+        applications.append((op, [a.reshape(1, -1) for a in arrays], {o: op.defaults.get(o) for o in op.options}, None, False))
+    assert disagreements(applications) == []
 
 
 @pytest.mark.parametrize("source", PLAIN, ids=str)
 def test_casts_agree_from_a_dtype_to_every_other(source):
-    found = []
+    applications = []
     for target in PLAIN:
         for mode in MODES if source.is_float or target.is_float else MODES[:1]:
             params = {"dtype": target, "mode": mode, "overflow": "wrap" if mode == "rint" else "saturate"}
-            result = differs(OPS["convert"], [edges(source, 512).reshape(1, -1)], params)
-            found += [result] if result and not result.startswith("fallback") else []
-    assert found == []
+            applications.append((OPS["convert"], [edges(source, 512).reshape(1, -1)], params, None, False))
+    assert disagreements(applications) == []
 
 
 SHAPES = [(1, 1, 1), (7, 33, 35), (8, 64, 32), (9, 300, 33), (1, 257, 31), (40, 3, 70), (32, 192, 64), (64, 64, 32)]
 
 
-@pytest.mark.parametrize(("m", "k", "n"), SHAPES)
 @pytest.mark.parametrize("dtype", [dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8], ids=str)
-@pytest.mark.parametrize("flags", [(False, False), (True, False), (False, True), (True, True)], ids=str)
-def test_a_product_agrees_for_every_shape_and_orientation(m, k, n, dtype, flags):
-    rng = np.random.default_rng(m * n)
-    a, b = rng.normal(size=(k, m) if flags[0] else (m, k)), rng.normal(size=(n, k) if flags[1] else (k, n))
-    scale = 100 if dtype is dtypes.INT8 else 1
-    arrays = [(x * scale).astype(np.float32).astype(dtype.storage) for x in (a, b)]
-    params = {"a_trans": flags[0], "b_trans": flags[1], "out_dtype": None, "numerics": "contract"}
-    assert differs(OPS["matmul"], arrays, params) == ""
+def test_a_product_agrees_for_every_shape_and_orientation(dtype):
+    applications = []
+    for (m, k, n), flags in itertools.product(SHAPES, itertools.product((False, True), repeat=2)):
+        rng = np.random.default_rng(m * n)
+        a, b = rng.normal(size=(k, m) if flags[0] else (m, k)), rng.normal(size=(n, k) if flags[1] else (k, n))
+        scale = 100 if dtype is dtypes.INT8 else 1
+        arrays = [(x * scale).astype(np.float32).astype(dtype.storage) for x in (a, b)]
+        params = {"a_trans": flags[0], "b_trans": flags[1], "out_dtype": None, "numerics": "contract"}
+        applications.append((OPS["matmul"], arrays, params, None, False))
+    assert disagreements(applications) == []
 
 
 @pytest.mark.parametrize("depth", [70, 64, 320])
@@ -136,10 +130,12 @@ def test_reductions_agree_for_every_length(columns, name):
     x = edges(dtypes.FP32, 3 * columns + 64, seed=columns)[: 3 * columns].reshape(3, columns)
     y = np.random.default_rng(0).normal(size=(3, columns)).astype(np.float32)
     order = {"order": "lanes64"} if name in ("reduce_sum", "reduce_prod") else {}
+    applications = []
     for array, axis in itertools.product((x, y), (0, 1)):
         for how in [order, {"order": "ascending"}] if order else [order]:
-            assert differs(OPS[name], [array], {"axes": (axis,), "keepdims": True, **how}) == ""
-            assert differs(OPS[name], [array], {"axes": (axis,), "keepdims": True, **how}, [(2, max(1, columns - 1))], dynamic=True) == ""
+            params = {"axes": (axis,), "keepdims": True, **how}
+            applications += [(OPS[name], [array], params, None, False), (OPS[name], [array], params, [(2, max(1, columns - 1))], True)]
+    assert disagreements(applications) == []
 
 
 AVX2 = ("haswell", "+avx2,+fma,+f16c,+bmi2,+avx,+sse4.2")
@@ -147,10 +143,11 @@ AVX2 = ("haswell", "+avx2,+fma,+f16c,+bmi2,+avx,+sse4.2")
 
 @pytest.mark.parametrize("name", ["exp", "log", "rsqrt", "div", "maximum", "floor_mod"])
 def test_code_for_a_lesser_cpu_has_the_same_bits(name):
-    op = OPS[name]
+    op, applications = OPS[name], []
     for dtype in sorted(op.accepts & set(PLAIN), key=lambda d: d.name):
         arrays = [edges(dtype, 1024, seed=i).reshape(1, -1) for i in range(len(op.operands))]
-        assert differs(op, arrays, {o: op.defaults.get(o) for o in op.options}, target=AVX2) == ""
+        applications.append((op, arrays, {o: op.defaults.get(o) for o in op.options}, None, False))
+    assert disagreements(applications, target=AVX2) == []
 
 
 @pytest.mark.parametrize("dtype", [dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8], ids=str)

@@ -40,7 +40,7 @@ from tests.ways import Outcome, bits, outcome, traced_and_lowered
 
 HEADER = "@pl.jit\ndef kernel(x: pl.Tensor[[4, 64], pl.FP32], out: pl.Out[pl.Tensor[[4, 64], pl.FP32]]):"
 X = ((np.arange(256) * 7) % 11 - 4).astype(np.float32).reshape(4, 64)
-NAMES, TILES = 2000, 1000
+NAMES, TILES, JUMPS = 2000, 1000, 600
 REFUSALS = frozenset({"PL111", "PL205", "PL206", "PL207"})
 
 
@@ -90,6 +90,19 @@ def modelled(seed: int, folder: Path) -> tuple[Outcome, Outcome, Outcome, Outcom
     return expected, outcome(kernel.eager, X, flag), *traced_and_lowered(kernel, X, flag)
 
 
+def jumping(seed: int, folder: Path) -> tuple[Outcome, Outcome, Outcome, Outcome]:
+    """One kernel of the first family that also leaves its loops early."""
+    plain = load(folder, f"plain_{seed}", random_kernel(seed, jumps=True), PlainLanguage())
+    out = Value(np.full(X.shape, np.nan, np.float32))
+    try:
+        plain(Value(X.copy()), out)
+        expected: Outcome = bits(out.array)
+    except NameError:
+        expected = "PL111"
+    kernel = load(folder, f"kernel_{seed}", random_kernel(seed, jumps=True, header=HEADER), pl)
+    return expected, outcome(kernel.eager, X), *traced_and_lowered(kernel, X)
+
+
 Family = Callable[[int, Path], tuple[Outcome, Outcome, Outcome, Outcome]]
 
 
@@ -116,6 +129,11 @@ def test_random_nests_mean_the_same_in_every_way(tmp_path: Path):
     found = verdicts(named, range(NAMES), tmp_path, frozenset({"PL111"}))
     assert found["equal"] > 1850
     assert found["PL111"] < 120  # names that only this run sets
+
+
+def test_random_nests_with_jumps_mean_the_same_in_every_way(tmp_path: Path):
+    found = verdicts(jumping, range(JUMPS), tmp_path, frozenset({"PL111"}))
+    assert found["equal"] > 0.85 * JUMPS
 
 
 def test_random_kernels_of_tiles_and_buffers_mean_the_same_in_every_way(tmp_path: Path):

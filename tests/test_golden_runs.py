@@ -61,7 +61,7 @@ def refused(code, call, *args, **kwargs):
 
 
 def test_a_right_kernel_passes_and_says_where_the_time_went():
-    result = run(scaled, SPECS, lambda x, s: x * np.float32(s), RunConfig())
+    result = run(scaled, SPECS, lambda x, s: x * np.float32(s), RunConfig(executor="reference", check=True))
     assert isinstance(result, RunResult) and result.passed and result.error is None and result.checked
     assert result.execution_time >= sum(result.profile[part] for part in ("compile", "golden", "run", "compare"))
     assert result.profile["device"] <= result.profile["run"] and result.profile["executor"] == "reference"

@@ -79,6 +79,20 @@ def test_what_does_not_exist_is_one_clear_line_and_ends_with_1(capsys, arguments
     assert code == 1 and said in err and err.startswith("PL")
 
 
+def test_a_program_class_is_an_entry_too(capsys, tmp_path):
+    file = tmp_path / "classes.py"
+    file.write_text(
+        "import pypto.language as pl\nfrom pypto.testing import TensorSpec\n"
+        "SPECS = [TensorSpec('x', [8, 16], pl.FP32), TensorSpec('out', [8, 16], pl.FP32, output=True)]\n"
+        "@pl.program\nclass Twice:\n    @pl.function(type=pl.FunctionType.Opaque)\n"
+        "    def main(self, x: pl.Tensor[[8, 16], pl.FP32], out: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):\n"
+        "        with pl.at(level=pl.Level.CORE_GROUP):\n            out[:] = pl.add(x, x)\n        return out\n"
+        "def golden_Twice(x):\n    return x + x\n"
+    )
+    code, out, err = shown(capsys, str(file))
+    assert code == 0 and "PASS Twice" in out, err
+
+
 def test_an_error_of_the_kernel_shows_its_line(capsys, tmp_path):
     file = tmp_path / "bad.py"
     file.write_text(

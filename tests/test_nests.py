@@ -25,9 +25,9 @@ def nest_outcome(fn: Callable[..., Any], *first: Any) -> bytes | None:
     return np.nan_to_num(out.array, nan=-1.0).tobytes()
 
 
-def nest_agrees(seed: int) -> bool | None:
+def nest_agrees(seed: int, jumps: bool = False) -> bool | None:
     """Whether CPython and the rewritten body agree on one seed; None if they agree that a name is unset."""
-    fn = function(random_kernel(seed, scopes=True), file=f"<nest {seed % 64}>", pl=PlainLanguage())
+    fn = function(random_kernel(seed, scopes=True, jumps=jumps), file=f"<nest {seed % 64}>", pl=PlainLanguage())
     expected = nest_outcome(fn)
     runtime = ToyRuntime()
     fn.__globals__["pl"] = ToyLanguage(runtime)
@@ -46,6 +46,13 @@ def test_random_nests_mean_the_same_rewritten_as_under_cpython():
     outcomes = [nest_agrees(seed) for seed in range(2000)]
     assert [seed for seed, outcome in enumerate(outcomes) if outcome is False] == []
     assert outcomes.count(True) > 1400  # the rest read an unset name, in both
+
+
+@pytest.mark.usefixtures("quiet")
+def test_random_nests_with_jumps_mean_the_same_rewritten_as_under_cpython():
+    outcomes = [nest_agrees(seed, jumps=True) for seed in range(2000)]
+    assert [seed for seed, outcome in enumerate(outcomes) if outcome is False] == []
+    assert outcomes.count(True) > 1300
 
 
 def no_back_edge(self: Liveness, loop: Any) -> set[str]:

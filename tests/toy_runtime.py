@@ -89,13 +89,17 @@ class ToyRuntime:
         thunks: tuple[Thunk, ...],
         state: Names,
         stale_inits: Names,
+        exits: str | None,
     ) -> tuple:
         self.calls.append(("for", target, carried, state, stale_inits))
         if not isinstance(iterator, Loop):
             raise TypeError(f"not a pl loop: {iterator!r}")
         values = (*(iterator.init_values or ()), *self._fetch(carried, thunks))
         assert len(iterator.init_values or ()) == len(state)
+        names = (*state, *carried)
         for index in iterator.values:
+            if exits is not None and not values[names.index(exits)]:
+                break
             self.yielded.append(None)
             values = body(index, *values)
             fed = self.yielded.pop()
@@ -103,6 +107,12 @@ class ToyRuntime:
             if fed is not None:  # pl.yield_ says what the next iteration starts from
                 values = (*fed, *values[len(state) :])
         return values
+
+    def forever(self) -> Loop:
+        return Loop((10**6,), None)
+
+    def assert_(self, condition: Any, message: Thunk) -> None:
+        assert condition, message()
 
     def if_(
         self, test: Any, then: Callable[..., tuple], orelse: Callable[..., tuple], merged: Names, passed: Names, thunks: tuple[Thunk, ...]

@@ -4,7 +4,7 @@ from pypto.api.checkpointing import checkpoint
 from pypto.api.compiling import Jitted, jit
 from pypto.api.custom import custom_jvp, custom_vjp
 from pypto.api.differentiating import grad, jvp, linearize, value_and_grad, vjp
-from pypto.api.inspecting import ShapeDtypeStruct, eval_shape, make_jaxpr
+from pypto.api.inspecting import ShapeDtypeStruct, eval_shape, explain_cache, make_jaxpr
 from pypto.api.jacobians import hessian, jacfwd, jacrev
 from pypto.api.mapping import vmap
 
@@ -15,6 +15,7 @@ __all__ = [
     "custom_jvp",
     "custom_vjp",
     "eval_shape",
+    "explain_cache",
     "grad",
     "hessian",
     "jacfwd",

@@ -52,6 +52,18 @@ class _Call:
     donated: list[bool]
 
 
+@dataclass(frozen=True)
+class CacheReport:
+    """Why a function was traced as often as it was: a reason for each time."""
+
+    name: str
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        head = f"{self.name}: traced {len(self.reasons)} times"
+        return "\n".join([head, *(f"  {i}. {why}" for i, why in enumerate(self.reasons, 1))])
+
+
 class Jitted:
     """A function that runs as a program. It is called like the function and gives the same bits."""
 
@@ -179,6 +191,10 @@ class Jitted:
     def cache_size(self) -> int:
         """How many programs are kept."""
         return len(self._programs)
+
+    def cache_report(self) -> CacheReport:
+        """What `pypto.explain_cache` gives."""
+        return CacheReport(name_of(self.fun), tuple(self._history))
 
     def explain(self) -> str:
         """Why each program was traced: the first time, or what was different from the one before that is most like it."""

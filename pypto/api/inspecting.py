@@ -39,6 +39,30 @@ def _aval(x: Any) -> ArrayAval:
     return ArrayAval(aval.shape, aval.dtype)
 
 
+def explain_cache(kernel: Any) -> Any:
+    """Why a kernel was compiled as often as it was: one entry per program, with what was new about the call that made it.
+
+    A retrace is caused by a shape or dtype of an argument, a plain Python argument, a captured value, or the platform; the extent of
+    a `pl.dynamic` axis, the contents of arrays and the values of scalars cause none. Nothing is run or traced.
+
+    Args:
+      kernel: a `@pl.jit` kernel, a `@pl.program` class, or a function of `pypto.jit`.
+    Returns:
+      A report: `print` it, or look at `report.programs[i].reasons`.
+    Errors:
+      PL601 for anything else.
+
+    >>> import pypto.language as pl
+    >>> @pl.jit
+    ... def nothing(x: pl.Tensor): ...
+    >>> print(explain_cache(nothing))
+    nothing: 0 programs
+    """
+    if not hasattr(kernel, "cache_report"):
+        raise CallError("PL601", f"{kernel!r} has no programs", fix="a @pl.jit kernel, a @pl.program class, or a function of pypto.jit")
+    return kernel.cache_report()
+
+
 def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), return_shape: bool = False) -> Callable[..., Jaxpr | Any]:
     """A function that traces `fun` on arguments of the given shapes and dtypes and returns its jaxpr, as `jax.make_jaxpr`.
 

@@ -309,9 +309,10 @@ def _show_parts(key: Parts) -> str:
         return f"array {array.dtype}{list(array.shape)}"
     if key.kind in ("list", "tuple", "deque"):
         return f"{key.kind}({', '.join(show(part) for _, part in key.parts[:8])}{', ...' if len(key.parts) > 8 else ''})"
-    if isinstance(key.head, Same):
+    head = key.head[0] if isinstance(key.head, tuple) and key.head else key.head
+    if isinstance(head, Same):
         inside = ", ".join(f"{show(n) if isinstance(n, tuple) else n}={show(part)}" for n, part in key.parts[:4] if n != "class")
-        return f"{_name(key.head.value)}({inside})"
+        return f"{_name(head.value)}({inside})"
     return f"{key.kind} {key.head!r}" if key.head else key.kind
 
 

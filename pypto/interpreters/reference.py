@@ -130,6 +130,8 @@ class Machine:
             raise ShapeError("PL308", "a loop with step 0", fix="a step that is not zero", at=eqn.source)
         body: Jaxpr = eqn.params["body"]
         for i in range(int(start.data), int(stop.data), stride):
+            if eqn.params.get("exits") and not bool(values[0].data):
+                break
             values = self.run(body, [Value(np.asarray(i, np.int64), ()), *values])
         return values
 
@@ -196,11 +198,8 @@ class Machine:
     @staticmethod
     def _window(eqn: Eqn, ref: Any, starts: Sequence[int], sizes: Sequence[int], drop: Sequence[int], what: str) -> tuple[Any, ...]:
         shape = ref.data.shape
-        name = (
-            eqn.ins[0].name
-            if isinstance(eqn.ins[0], Var) and eqn.ins[0].name
-            else getattr(getattr(ref, "buffer", None), "name", "") or "a value"
-        )
+        own = eqn.ins[0].name if isinstance(eqn.ins[0], Var) else ""
+        name = own or getattr(getattr(ref, "buffer", None), "name", "") or "a value"
         for axis, (d, s, n) in enumerate(zip(shape, starts, sizes, strict=True)):
             if s < 0 or n < 0 or s + n > d:
                 rows = "rows" if axis == len(shape) - 2 else "columns" if axis == len(shape) - 1 and len(shape) > 1 else f"axis {axis}"

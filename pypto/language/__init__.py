@@ -106,7 +106,7 @@ from pypto.language.reducing import (
     row_sum,
 )
 from pypto.language.scattering import mscatter, scatter, scatter_mask, scatter_update
-from pypto.language.scopes import Level, SplitMode, at, parallel, pipeline, split, spmd, unroll
+from pypto.language.scopes import Level, SplitMode, at, cond, parallel, pipeline, split, spmd, unroll, while_
 from pypto.language.scopes import range_ as range
 from pypto.language.sorting import mrgsort, sort32
 from pypto.language.spelled import (

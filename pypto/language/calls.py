@@ -64,6 +64,11 @@ class Signature:
             given[key] = value
         return [given.get(p.name, self._missing(p) if p.name not in given else None) for p in self.parameters]
 
+    @property
+    def names(self) -> list[str]:
+        """The parameters' names, in order."""
+        return [p.name for p in self.parameters]
+
     def has(self, name: str) -> bool:
         """Whether a parameter is called that."""
         return any(p.name == name for p in self.parameters)

@@ -1,12 +1,13 @@
-"""Why a call compiles anew: which argument or captured value differs from the program that was used last."""
+"""Why a call compiles anew: which argument, symbol, dtype or captured value differs from the programs that are there."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pypto import config
 from pypto.captures.freezing import show
-from pypto.core.avals import Aval
+from pypto.core.avals import Aval, RefAval
 from pypto.platform import platform_of
 
 if TYPE_CHECKING:
@@ -14,28 +15,74 @@ if TYPE_CHECKING:
     from pypto.language.kernel import Kernel
 
 
+@dataclass(frozen=True)
+class Retrace:
+    """One program of a kernel. `reasons` say what was new about the call that made it; there are none for the first."""
+
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", and ".join(self.reasons) or "the first call"
+
+
+@dataclass(frozen=True)
+class CacheReport:
+    """The programs a kernel has, in the order they were made, each with why.
+
+    Attributes:
+      kernel: its name.
+      programs: one entry per program. A call that found its program leaves none.
+    """
+
+    kernel: str
+    programs: tuple[Retrace, ...]
+
+    def __str__(self) -> str:
+        lines = [f"  {number}. {entry}" for number, entry in enumerate(self.programs, 1)]
+        return "\n".join([f"{self.kernel}: {len(lines)} program{'' if len(lines) == 1 else 's'}", *lines])
+
+
 def explain(kernel: Kernel, call: Call, programs: dict[Any, Any]) -> str:
     """One sentence about a call that is not made: whether a program is there for it, and if not, what is new."""
     name = kernel.fn.__name__
-    arguments, captured, platform = key = (call.key, kernel.snapshot(), platform_of(config.current().platform))
+    key = (call.key, kernel.snapshot(), platform_of(config.current().platform))
     if key in programs:
         return f"{name}: this call runs a program that is there already"
     if not programs:
         return f"{name}: nothing is compiled yet"
-    before, before_captured, before_platform = next(reversed(programs))
-    reasons = [
-        f"`{p.name}` is {_shown(new)}, was {_shown(old)}"
-        for p, old, new in zip(kernel.signature.parameters, before, arguments, strict=True)
-        if old != new
-    ]
-    if captured != before_captured:
-        reasons.append(
-            kernel.guard.explain(before_captured, captured) if kernel.owner is None else "a value that the program reads changed"
-        )
-    if platform != before_platform:
-        reasons.append(f"the platform is {platform.name}, was {before_platform.name}")
+    reasons = _reasons(kernel, next(reversed(programs)), key)
     known = f"; {len(programs)} programs are there" if len(programs) > 1 else ""
     return f"{name}: this call compiles a new program: {', and '.join(reasons)}{known}"
+
+
+def report(kernel: Kernel, programs: dict[Any, Any]) -> CacheReport:
+    """Every program of a kernel, with what made it differ from the most similar one before it."""
+    keys, entries = list(programs), []
+    for position, key in enumerate(keys):
+        candidates = [_reasons(kernel, before, key) for before in reversed(keys[:position])]
+        entries.append(Retrace(tuple(min(candidates, key=len)) if candidates else ()))
+    return CacheReport(kernel.fn.__name__, tuple(entries))
+
+
+def _reasons(kernel: Kernel, before: Any, after: Any) -> list[str]:
+    (old_arguments, old_captured, old_platform), (arguments, captured, platform) = before, after
+    parameters = kernel.signature.parameters
+    reasons = [_argument(p.name, old, new) for p, old, new in zip(parameters, old_arguments, arguments, strict=True) if old != new]
+    if captured != old_captured:
+        guard = kernel.guard if kernel.owner is None else kernel.owner
+        reasons.append(guard.explain(old_captured, captured))
+    if platform != old_platform:
+        same = platform.name == old_platform.name
+        reasons.append(f"the platform is {'another ' if same else ''}{platform.name}, was {old_platform.name}")
+    return reasons
+
+
+def _argument(name: str, old: Any, new: Any) -> str:
+    text = f"`{name}` is {_shown(new)}, was {_shown(old)}"
+    if isinstance(old, RefAval) and isinstance(new, RefAval) and old.dtype is new.dtype and len(old.shape) == len(new.shape):
+        axes = [str(axis) for axis, (a, b) in enumerate(zip(old.shape, new.shape, strict=True)) if a != b]
+        text += f" (a pl.dynamic symbol for axis {' and '.join(axes)} serves every extent)"
+    return text
 
 
 def _shown(part: Any) -> str:

@@ -17,16 +17,14 @@ from pypto.source import Source
 PREFIX = "_pypto_"
 """Names starting like this belong to the rewriter."""
 
-STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.For, ast.If, ast.With, ast.Return, ast.Pass, ast.Assert)
+STATEMENTS = (
+    ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.For, ast.While, ast.Break, ast.Continue, ast.If, ast.With, ast.Return,
+    ast.Pass, ast.Assert,
+)  # fmt: skip
 
-_FIXED_LOOP = "loop over pl.range(n) with a bound that covers every case and guard the body with `if`"
-_GUARD = "guard the rest of the body with `if`"
 _HELPER = "define it outside the kernel; decorate it with @pl.jit.inline if it works on tensors or tiles"
 
 REFUSED_STATEMENTS: dict[str, tuple[str, str]] = {
-    "While": ("a `while` loop has no trip count to trace", _FIXED_LOOP),
-    "Break": ("`break` would leave a loop that runs on the device", _GUARD),
-    "Continue": ("`continue` would skip part of a loop that runs on the device", _GUARD),
     "FunctionDef": ("a function is defined inside a kernel body", _HELPER),
     "AsyncFunctionDef": ("an async function is defined inside a kernel body", _HELPER),
     "ClassDef": ("a class is defined inside a kernel body", "define it outside the kernel"),
@@ -67,6 +65,11 @@ class Problem:
 
     def error(self, file: str) -> BodyError:
         return BodyError(self.code, self.message, fix=self.fix, at=place(file, self.node))
+
+
+def shown(name: str) -> str:
+    """A name as programs print it: a hidden one without what makes it hidden."""
+    return name.removeprefix(PREFIX).rstrip("0123456789").rstrip("_") if name.startswith(PREFIX) else name
 
 
 def place(file: str, node: ast.AST) -> Source:
@@ -136,12 +139,14 @@ def _statement(node: ast.stmt) -> Iterator[Problem]:
         message, fix = REFUSED_STATEMENTS.get(kind, (f"a `{kind}` statement inside a kernel body", "write it outside the kernel"))
         yield Problem("PL101", message, fix, node)
     elif isinstance(node, ast.For):
-        yield from _loop_target(node.target)
+        yield from _loop_target(node.target, stateful=is_call_of(node.iter, "while_"))
         yield from _expression(node.iter)
         yield from _block(node.body)
-        if node.orelse:
-            fix = "write the statements after the loop; without `break` they always run"
-            yield Problem("PL101", "`else` on a `for` loop", fix, node.orelse[0])
+        yield from _loop_else(node)
+    elif isinstance(node, ast.While):
+        yield from _expression(node.test)
+        yield from _block(node.body)
+        yield from _loop_else(node)
     elif isinstance(node, ast.If):
         yield from _expression(node.test)
         yield from _block(node.body)
@@ -163,6 +168,24 @@ def _statement(node: ast.stmt) -> Iterator[Problem]:
         yield from _expression(node)
 
 
+def _loop_else(node: ast.For | ast.While) -> Iterator[Problem]:
+    """`else` after a loop runs unless the loop was left by `break`."""
+    if node.orelse and not has_break(node.body):
+        fix = "write the statements after the loop; without `break` they always run"
+        yield Problem("PL101", "`else` on a loop without `break`", fix, node.orelse[0])
+    yield from _block(node.orelse)
+
+
+def has_break(body: list[ast.stmt]) -> bool:
+    """Whether a loop's own body leaves it."""
+    for node in body:
+        if isinstance(node, ast.Break):
+            return True
+        if isinstance(node, ast.If | ast.With) and (has_break(node.body) or (isinstance(node, ast.If) and has_break(node.orelse))):
+            return True
+    return False
+
+
 def _target(node: ast.expr) -> Iterator[Problem]:
     if isinstance(node, ast.Name):
         yield from _reserved(node.id, node)
@@ -180,10 +203,15 @@ def _target(node: ast.expr) -> Iterator[Problem]:
         yield Problem("PL102", f"`{ast.unparse(node)}` cannot be assigned in a kernel body", _TARGET_FIX, node)
 
 
-def _loop_target(node: ast.expr) -> Iterator[Problem]:
-    names = [node] if isinstance(node, ast.Name) else _state_form(node)
+def _loop_target(node: ast.expr, stateful: bool) -> Iterator[Problem]:
+    if stateful:  # `for (x,) in pl.while_(...)`: names of the state, no index
+        fits = isinstance(node, ast.Tuple | ast.List) and all(isinstance(part, ast.Name) for part in node.elts)
+        names = [part for part in ast.walk(node) if isinstance(part, ast.Name)] if fits else None
+    else:
+        names = [node] if isinstance(node, ast.Name) else _state_form(node)
     if names is None:
-        yield Problem("PL102", f"`{ast.unparse(node)}` is not a loop target", _LOOP_TARGET_FIX, node)
+        fix = "write `for (x,) in pl.while_(init_values=(0,)):`" if stateful else _LOOP_TARGET_FIX
+        yield Problem("PL102", f"`{ast.unparse(node)}` is not a loop target", fix, node)
         return
     seen: set[str] = set()
     for name in names:

@@ -21,7 +21,7 @@ from pypto.language import access, calls, passing, samples
 from pypto.language.calls import Call, Parameter, Signature
 from pypto.language.declaration import Declaration
 from pypto.language.eager import EagerRuntime, EagerTrace
-from pypto.language.explaining import explain
+from pypto.language.explaining import CacheReport, explain, report
 from pypto.language.front import FRONT, Front, configured
 from pypto.language.launching import MISS, Launches
 from pypto.language.misspelled import warn_misspelled
@@ -238,6 +238,10 @@ class Kernel(Front):
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Whether a call would compile, and which argument, captured value or platform is the reason. Nothing is run."""
         return explain(self, self._bind(args, kwargs), self._programs)
+
+    def cache_report(self) -> CacheReport:
+        """The programs that are there and what made each; see `pypto.explain_cache`."""
+        return report(self, self._programs)
 
     def _avals(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         return samples.avals(self.signature, samples.named(self.signature, args, kwargs))

@@ -13,10 +13,11 @@ from pypto.core.trace import Scope
 from pypto.errors import BodyError, ShapeError, warn
 from pypto.language import access, carry
 from pypto.language.carry import Leaf, Mismatch, is_number
+from pypto.language.grammar import shown
 from pypto.language.protocol import Names, Thunk
 from pypto.language.recovery import Broken
 from pypto.language.regions import Regions
-from pypto.language.scopes import Loop
+from pypto.language.scopes import Loop, endless
 from pypto.language.trace import PlTrace, fetch
 from pypto.language.validity import Weakening
 from pypto.language.values import RefValue, ScalarValue, Unset, Value
@@ -35,8 +36,10 @@ class Loops(Regions):
         thunks: tuple[Thunk, ...],
         state: Names,
         stale_inits: Names,
+        exits: str | None = None,
     ) -> tuple:
         loop = self._loop(iterator)
+        _check_exits(loop, exits)
         if len(loop.init_values) != len(state):
             raise BodyError(
                 "PL102",
@@ -53,8 +56,13 @@ class Loops(Regions):
         if loop.kind == "spmd":
             return self._spmd_loop(loop, body, target, names, values)
         if loop.kind == "unroll" or self.trace.concrete:
-            return self._repeat(loop, body, values, len(state))
-        return self._traced_loop(loop, body, target, names, values, len(state))
+            return self._repeat(loop, body, names, values, len(state), exits)
+        return self._traced_loop(loop, body, target, names, values, len(state), exits)
+
+    @staticmethod
+    def forever() -> Loop:
+        """What a `while` statement stands over."""
+        return endless(())
 
     def _warn_stale(self, name: str, state: Names) -> None:
         warn(
@@ -87,19 +95,35 @@ class Loops(Regions):
             )
         return iterator
 
-    def _repeat(self, loop: Loop, body: Callable[..., tuple], values: Sequence[Any], states: int) -> tuple:
+    def _repeat(self, loop: Loop, body: Callable[..., tuple], names: Names, values: Sequence[Any], states: int, exits: str | None) -> tuple:
         """Run the body once per index, now."""
         bounds = [self._number(loop.kind, b) for b in (loop.start, loop.stop, loop.step)]
         if bounds[2] == 0:
             raise ShapeError("PL308", "a loop with step 0", fix="a step that is not zero")
         result = tuple(values)
         for i in builtins.range(*bounds):
+            if exits is not None:
+                going = result[names.index(exits)]
+                if isinstance(going, ScalarValue) and not self.trace.concrete:
+                    result = self._guarded_turn(going, lambda *v, i=i: tuple(body(i, *v)), names, result)
+                    continue
+                if not bool(going):
+                    break
             self.trace.yields.append([])
             result = tuple(body(i, *result))
             fed = self.trace.yields.pop()
             if fed:
                 result = (*self._yielded(fed, states), *result[states:])
         return result
+
+    def if_(
+        self, test: Any, then: Callable[..., tuple], orelse: Callable[..., tuple], merged: Names, passed: Names, thunks: tuple[Thunk, ...]
+    ) -> tuple:
+        raise NotImplementedError
+
+    def _guarded_turn(self, going: Any, turn: Callable[..., tuple], names: Names, values: tuple) -> tuple:
+        """One turn of an unrolled loop that may have been left at run time."""
+        return self.if_(going, turn, lambda *v: v, names, names, tuple(lambda v=v: v for v in values))
 
     def _number(self, kind: str, x: Any) -> int:
         if self.trace.concrete and isinstance(x, ScalarValue):
@@ -119,7 +143,9 @@ class Loops(Regions):
             raise BodyError("PL102", f"pl.yield_ gives {len(fed)} values for {states} state names", fix="one per name of init_values=")
         return tuple(fed)
 
-    def _traced_loop(self, loop: Loop, body: Callable[..., tuple], target: str, names: Names, values: list[Any], states: int) -> tuple:
+    def _traced_loop(
+        self, loop: Loop, body: Callable[..., tuple], target: str, names: Names, values: list[Any], states: int, exits: str | None
+    ) -> tuple:
         trace = self.trace
         bounds = [access.offset(trace, b, f"a bound of pl.{loop.kind}") for b in (loop.start, loop.stop, loop.step)]
         operands = [trace.atom(access.operand(trace, b)) for b in bounds]
@@ -138,15 +164,20 @@ class Loops(Regions):
             if fed:
                 after[:states] = self._yielded(fed, states)
             carries = _Carries(trace, scope, runs)
-            plan = [carries.name(n, v, p, a) for n, v, p, a in zip(names, values, leaves, after, strict=True)]
+            plan: list[Any] = [None] * len(names)
+            for i in sorted(builtins.range(len(names)), key=lambda i: names[i] != exits):  # what ends the loop is its first carry
+                plan[i] = carries.name(names[i], values[i], leaves[i], after[i])
+            early = bool(carries.kept) and exits is not None and carries.kept[0][0].name == exits
+            if loop.kind == "while" and not early:
+                raise BodyError("PL101", "a `while` loop that nothing ends", fix="a condition that changes in the body, or a `break`")
             carries.agree()
             inside, outs = [leaf.inside.var for leaf, _, _ in carries.kept], [out for _, _, out in carries.kept]
             Weakening(trace).carries(scope.eqns, inside, outs)
         inits = [trace.atom(self._init(before, leaf)) for leaf, before, _ in carries.kept]
         jaxpr = Jaxpr((index.var, *inside), tuple(scope.eqns), tuple(outs))
-        made = trace.emit(lax.loop, [*operands, *inits], {"body": jaxpr, "kind": loop.kind, "stage": loop.stage})
+        made = trace.emit(lax.loop, [*operands, *inits], {"body": jaxpr, "kind": loop.kind, "stage": loop.stage, "exits": early})
         for var, (leaf, _, out) in zip(made, carries.kept, strict=True):
-            var.name = leaf.name
+            var.name = shown(leaf.name)
             if isinstance(out, Var) and isinstance(var.aval, RefAval):
                 start = leaf.before.var if isinstance(leaf.before, RefValue) else None
                 if start is not None and trace.base_of(trace.wrap(out)) is trace.base_of(leaf.before):
@@ -173,6 +204,18 @@ class Loops(Regions):
                 if body_values[k] is value and isinstance(value, Value):
                     result[k] = result[s]
         return tuple(result)
+
+
+def _check_exits(loop: Loop, exits: str | None) -> None:
+    """Whether a loop of this kind may be left early."""
+    if exits is not None and loop.kind not in ("range", "unroll", "while"):
+        raise BodyError(
+            "PL105",
+            f"`break` in pl.{loop.kind}, whose turns do not run one after the other",
+            fix="pl.range, pl.unroll or `while` can be left; elsewhere guard the body with `if`",
+        )
+    if exits is None and loop.kind == "while":
+        raise BodyError("PL102", "a pl.while_ loop that is not written as one", fix="for (x,) in pl.while_(init_values=(0,)):")
 
 
 class _NoInit:

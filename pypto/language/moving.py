@@ -150,7 +150,8 @@ def load(
 def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = None) -> Any:
     """Write `source` into `target` at an offset, and return `target`: the same as a subscript store.
 
-    Of a partly valid tile only the valid part is written. Nothing is converted.
+    Of a partly valid tile only the valid part is written. Nothing is converted. Leading axes of extent 1 that the target does not
+    have are dropped.
 
     Args:
       atomic: `AtomicType.Add`, `.Max` or `.Min` combine with what a tensor holds there, see `lax.accumulate`; blocks update in
@@ -161,6 +162,7 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = N
     """
     trace = trace_here("assemble")
     value = source if isinstance(source, RefValue) and not trace.in_region else as_tile(source, "assemble")
+    value = _without_unit_axes(trace, value, target.ndim)
     extents = value.shape
     if len(extents) != target.ndim:
         shapes = f"[{show_shape(extents)}] into [{show_shape(target.shape)}]"
@@ -170,15 +172,25 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = N
     return target
 
 
+def _without_unit_axes(trace: PlTrace, value: Any, rank: int) -> Any:
+    """A value without the leading axes of extent 1 that are too many."""
+    more = value.ndim - rank
+    if more < 1 or any(d != 1 for d in value.shape[:more]):
+        return value
+    if isinstance(value, RefValue):
+        return access.reshape_ref(trace, value, [access.extent(trace, value, a) for a in range(more, value.ndim)])
+    return lax.reshape.bind(value, shape=value.shape[more:])
+
+
 def store(tile: Any, offsets: Sequence[Any], tensor: Any, shapes: Sequence[Any] | None = None, *, atomic: Any = None) -> Any:
     """Store a tile's valid part into a tensor, and return the tensor: `assemble` the other way round.
 
     Args:
       shapes: the extents of the window of the tensor, for a tile that has its elements under another shape, such as a [rows, columns]
-        tile for [1, rows, columns] of a tensor of three axes, or those of its valid part; by default those of the tile.
+        tile for [1, rows, columns] of a tensor of three axes, or of which only the leading part is written; by default the tile's.
       atomic: as in `assemble`.
     Errors:
-      PL301 for `shapes` of another number of elements, PL307 for a tile target; otherwise as `assemble`.
+      PL301 for `shapes` that are neither, PL307 for a tile target; otherwise as `assemble`.
     """
     if not isinstance(tensor, RefValue):
         raise ShapeError("PL307", "pl.store writes to a GM tensor", fix="pl.assemble or a subscript for tiles")
@@ -186,18 +198,20 @@ def store(tile: Any, offsets: Sequence[Any], tensor: Any, shapes: Sequence[Any] 
 
 
 def _under(tile: Any, shapes: Sequence[Any]) -> Any:
-    """A tile under the shape of the window it goes to."""
-    value = as_tile(tile, "store")
-    window = static_shape(trace_here("store"), shapes, "the shapes of store")
-    if window == value.aval.valid:  # the window of what is valid, which is all that is stored
+    """A tile under the shape of the window it goes to, or the leading part of it that the window takes."""
+    value, trace = as_tile(tile, "store"), trace_here("store")
+    window = static_shape(trace, shapes, "the shapes of store")
+    if window in (value.shape, value.aval.valid):
         return value
-    if math.prod(window) != math.prod(value.shape):
-        raise ShapeError(
-            "PL301",
-            f"store: a tile [{show_shape(value.shape)}] into a window {list(window)}",
-            fix="as many elements as the tile has; valid_shape= on the load, or pl.set_validshape, leaves some of them out",
-        )
-    return value if tuple(window) == tuple(value.shape) else lax.reshape(value, shape=tuple(window))
+    if math.prod(window) == math.prod(value.shape):
+        return lax.reshape(value, shape=window)
+    if len(window) == value.ndim and all(n <= d for n, d in zip(window, value.shape, strict=True)):
+        return access.slice_tile(trace, value, Window((0,) * len(window), window))
+    raise ShapeError(
+        "PL301",
+        f"store: a tile [{show_shape(value.shape)}] into a window {list(window)}",
+        fix="as many elements as the tile has, or its leading part",
+    )
 
 
 def read(x: Any, indices: Any) -> Any:

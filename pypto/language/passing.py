@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,15 @@ def to_values(call: Call, *, check: bool, undeclared_writes: bool) -> list[Any]:
     return values
 
 
-def to_compiled_values(call: Call, parameters: Sequence[Any], *, may_fail: bool, undeclared_writes: bool) -> list[Any]:
+def to_compiled_values(
+    call: Call, parameters: Sequence[Any], *, may_fail: bool, undeclared_writes: bool, in_place: Collection[str] = ()
+) -> list[Any]:
     """As `to_values` without checks, for compiled code: an output that every run writes completely is written where it is.
 
     Unless the run may fail: a failed call leaves the caller's arrays alone, so its outputs are copied once it is over.
+
+    Args:
+      in_place: in/out parameters that are written where they are, too, in a run that cannot fail.
     """
     values: list[Any] = []
     traced = (a for a in call.arguments if a.aval is not None)
@@ -47,6 +52,8 @@ def to_compiled_values(call: Call, parameters: Sequence[Any], *, may_fail: bool,
             if p.read and a.given is not OMITTED:  # memory that is not written yet reads as zero
                 a.array.fill(0)
             values.append(Ref.whole(Buffer(a.array, None, None, a.parameter.name)))
+        elif a.parameter.name in in_place and a.aval.direction == INOUT and not may_fail and flags.carray:
+            values.append(Ref.whole(Buffer(a.array, None, None, a.parameter.name, visible=True)))
         else:
             values.append(Ref.whole(_buffer(a, False, undeclared_writes)))
     return values

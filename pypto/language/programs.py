@@ -9,11 +9,12 @@ from types import CodeType, MappingProxyType
 from types import FunctionType as PythonFunction
 from typing import Any
 
-from pypto.captures.freezing import ATOMS, Freezer, only_identity
+from pypto.captures.freezing import ATOMS, Freezer, difference, only_identity
 from pypto.captures.guard import function_reads
 from pypto.core.ir import Jaxpr
 from pypto.errors import BodyError, CallError, MemberError
 from pypto.language.declaration import checked_flag
+from pypto.language.explaining import CacheReport
 from pypto.language.kernel import Kernel
 from pypto.source import user_source
 from pypto.tile import Program
@@ -57,8 +58,22 @@ class KernelProgram:
     def snapshot(self) -> Any:
         """The part of a program's key that stands for the Python values its functions read."""
         freezer = Freezer(self._arrays, function_reads)
-        own = tuple((name, freezer.key(value)) for name, value in self.constants.items())
+        own = tuple(freezer.key(value) for value in self.constants.values())
         return (*((name, k.guard.snapshot()) for name, k in self.functions.items()), *own)
+
+    def explain(self, old: Any, new: Any) -> str:
+        """Which value that the program reads differs between two snapshots."""
+        for (name, k), before, after in zip(self.functions.items(), old, new):
+            if before != after:
+                return f"{k.guard.explain(before[1], after[1])} (in {name})"
+        for name, before, after in zip(self.constants, old[len(self.functions) :], new[len(self.functions) :]):
+            if before != after:
+                return difference(f"self.{name}", before, after)
+        return ""
+
+    def cache_report(self) -> CacheReport:
+        """The programs of the entry; see `pypto.explain_cache`."""
+        return self.entry.cache_report()
 
     def watch(self) -> Callable[[], bool]:
         """A quick test of whether `snapshot` would give what it gives now."""

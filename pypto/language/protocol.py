@@ -27,11 +27,17 @@ class Runtime(Protocol):
         thunks: tuple[Thunk, ...],
         state: Names,
         stale_inits: Names,
+        exits: str | None,
     ) -> tuple:
         """A loop. `body(index, *state, *carried)` returns `(*state, *carried)`, and so does this method.
 
-        `thunks` belong to `carried`; state names start from the loop's own `init_values=`.
+        `thunks` belong to `carried`; state names start from the loop's own `init_values=`. `exits` is one of `carried`: before
+        a turn in which it is false the loop ends.
         """
+        ...
+
+    def forever(self) -> Any:
+        """What a `while` statement stands over: turns until it is left."""
         ...
 
     def if_(

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from pypto.errors import BodyError, InternalError
 from pypto.language.grammar import PREFIX, check, place
+from pypto.language.jumps import GOING, Jumps
 from pypto.language.liveness import Liveness
 from pypto.language.parsing import definition
 from pypto.language.protocol import Names
@@ -84,7 +85,7 @@ def _staged(fn: FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef, sour
     assert isinstance(node, ast.FunctionDef)
     if strict_ssa:
         check_single_assignment(node, file)
-    body = normalise(node, file)
+    body = Jumps(file, RUNTIME).block(normalise(node, file))
     arguments = node.args
     own = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     parameters = tuple(argument.arg for argument in own)
@@ -172,6 +173,16 @@ def _thunk(value: ast.expr) -> ast.Lambda:
     return _at(ast.Lambda(_arguments([]), value), value)
 
 
+def _going(body: list[ast.stmt]) -> tuple[str | None, list[ast.stmt]]:
+    """The hidden name that says whether a loop goes on, if it may be left early, and the body without its mark."""
+    mark = body[0].value if isinstance(body[0], ast.Expr) else None
+    if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Name) and mark.func.id == GOING:
+        (going,) = mark.args
+        assert isinstance(going, ast.Name)
+        return going.id, body[1:]
+    return None, body
+
+
 class _Rewriter(ast.NodeTransformer):
     """Rewrites one function. Statements give lists of statements, expressions give expressions."""
 
@@ -207,7 +218,8 @@ class _Rewriter(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> list[ast.stmt]:
         names = self._liveness.loops[node]
         results = names.state + names.carried
-        index, body = names.target, self._block(node.body)
+        exits, statements = _going(node.body)
+        index, body = names.target, self._block(statements)
         if index in names.carried:  # the index is read after the loop: it is also one of the carried parameters
             index = self._fresh("index")
             body.insert(0, _at(ast.Assign([_store(names.target, node.target)], _load(index, node.target)), node.target))
@@ -220,6 +232,7 @@ class _Rewriter(ast.NodeTransformer):
             self._thunks(names.carried, node.iter),
             _constant(names.state, node.iter),
             _constant(names.stale_inits, node.iter),
+            _constant(exits, node.iter),
         ]
         return [function, self._results(results, _call("for_", call, node.iter))]
 

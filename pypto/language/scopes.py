@@ -56,7 +56,7 @@ def split(mode: SplitMode) -> Split:
 
 @dataclass(frozen=True)
 class Loop:
-    """What a `for` statement stands over. `kind`: range, parallel, pipeline, unroll or spmd."""
+    """What a `for` statement stands over. `kind`: range, parallel, pipeline, unroll, while or spmd."""
 
     kind: str
     start: Any
@@ -151,6 +151,34 @@ def unroll(*args: Any, init_values: Any = None) -> Loop:
     The one loop whose values may be collected in a Python list.
     """
     return _loop("unroll", args, init_values)
+
+
+def while_(*, init_values: Any) -> Loop:
+    """Turns until a condition is false: `for (x,) in pl.while_(init_values=(0,)):` with `pl.cond(x < n)` as its first statement.
+
+    A `while` statement is the same loop, with the names it assigns carried.
+
+    Errors:
+      PL601 without initial values; PL102 without `pl.cond`.
+    """
+    inits = tuple(init_values) if isinstance(init_values, tuple | list) else (init_values,)
+    if not inits:
+        raise CallError("PL601", "pl.while_ without initial values", fix="for (x,) in pl.while_(init_values=(0,)):")
+    return endless(inits)
+
+
+def endless(init_values: tuple[Any, ...]) -> Loop:
+    """A loop that ends only by being left."""
+    return Loop("while", 0, 2**63 - 1, 1, init_values)
+
+
+def cond(condition: Any) -> None:
+    """The condition of a `pl.while_` loop: its first statement, and nowhere else.
+
+    Errors:
+      PL102 anywhere else.
+    """
+    raise BodyError("PL102", "pl.cond is not the first statement of a pl.while_ body", fix="for (x,) in pl.while_(...): pl.cond(x < n)")
 
 
 def _options(optimizations: Any, **flags: Any) -> tuple[tuple[str, Any], ...]:

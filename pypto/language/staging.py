@@ -13,6 +13,7 @@ from pypto.core.trace import Scope
 from pypto.errors import BodyError, OutputError, ShapeError
 from pypto.language import carry
 from pypto.language.directives import check_assertion
+from pypto.language.grammar import shown
 from pypto.language.loops import Loops
 from pypto.language.protocol import Names, Thunk
 from pypto.language.recovery import Broken, recover
@@ -63,7 +64,7 @@ class StagingRuntime(Loops):
         if isinstance(value, Value):
             value = self._declared_dtype(name, value)
             if not value.var.name:
-                value.var.name = name
+                value.var.name = shown(name)
         return value
 
     def _check_output(self, name: str, parameter: RefValue, value: Any) -> None:
@@ -216,12 +217,16 @@ class StagingRuntime(Loops):
         values = [fetch(n, t) for n, t in zip(passed, thunks, strict=True)]
         if isinstance(test, Unset):
             raise test.error()
-        self.trace.yields.append([])  # a yield_ in an arm names the branch's results, not the loop's
+        if not isinstance(test, Value) or self.trace.concrete:
+            return self._arm(then if test else orelse, values)[0]
+        _truth(test)
+        return self._cond(test, then, orelse, merged, values)
+
+    def _arm(self, arm: Callable[..., tuple], values: list[Any]) -> tuple[tuple, int]:
+        """What an arm leaves, and how many values its `pl.yield_` gives: those name the branch's results, not the loop's."""
+        self.trace.yields.append([])
         try:
-            if not isinstance(test, Value) or self.trace.concrete:
-                return (then if test else orelse)(*values)
-            _truth(test)
-            return self._cond(test, then, orelse, merged, values)
+            return arm(*values), len(self.trace.yields[-1])
         finally:
             self.trace.yields.pop()
 
@@ -229,8 +234,15 @@ class StagingRuntime(Loops):
         trace, arms = self.trace, []
         for arm in (then, orelse):
             with trace.inside("cond") as scope:
-                arms.append((scope, arm(*values)))
-        (left, a), (right, b) = arms
+                arms.append((scope, *self._arm(arm, values)))
+        (left, a, first), (right, b, second) = arms
+        if first != second:
+            raise BodyError(
+                "PL102",
+                f"one arm of this branch yields {first} values, the other {second}",
+                fix="pl.yield_ as many values in both arms, or assign the names instead",
+                at=left.where,
+            )
         results: list[Any] = []
         joins: list[tuple[str, Any, Any]] = []
         for name, x, y in zip(merged, a, b, strict=True):
@@ -242,7 +254,7 @@ class StagingRuntime(Loops):
         bodies = [Jaxpr((), tuple(s.eqns), tuple(o)) for s, o in zip((left, right), outs, strict=True)]
         made = trace.emit(control.cond, [trace.atom(test)], {"then": bodies[0], "orelse": bodies[1]})
         for var, (name, *pair) in zip(made, joins, strict=True):
-            var.name = name if name.isidentifier() else ""  # a conditional expression has no name
+            var.name = shown(name) if name.isidentifier() else ""  # a conditional expression has no name
             self._shared_base(var, pair)
         wrapped = iter([trace.wrap(v) for v in made])
         return tuple(

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pypto import dtypes, lax
-from pypto.core.avals import RefAval, ScalarAval, TileAval, scalar
+from pypto.core.avals import Aval, RefAval, ScalarAval, TileAval, scalar
 from pypto.core.index import Dim, Index
 from pypto.core.ir import Atom, Literal, Var
 from pypto.core.op import Op
 from pypto.core.trace import JaxprTrace, Scope, aval_of
 from pypto.dtypes import DType
 from pypto.errors import BodyError, PyptoError, ShapeError
+from pypto.language.grammar import shown
 from pypto.language.recovery import broken_among, recover
 from pypto.language.types import Symbol
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
@@ -55,6 +56,9 @@ class PlTrace(JaxprTrace):
         self.block_count: Any = None
 
     # ---- variables and tracers ----
+
+    def new(self, aval: Aval, name: str = "") -> Any:
+        return super().new(aval, shown(name))
 
     def wrap(self, var: Var) -> Any:
         kind = RefValue if isinstance(var.aval, RefAval) else ScalarValue if isinstance(var.aval, ScalarAval) else TileValue

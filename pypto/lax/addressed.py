@@ -15,6 +15,7 @@ from pypto import dtypes
 from pypto.core.avals import TILE, Aval, RefAval, TileAval, Valid
 from pypto.core.op import Fault, Native, No, outside
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import check_accepts
 from pypto.lax.gathering import GATHERED, outside_mask, valid_of
 from pypto.lax.memory import set_, structural, window_text
@@ -86,6 +87,7 @@ def _mgather_faults(mem: np.ndarray, index: np.ndarray, *, coalesce: str, gather
 
 
 @structural(
+    cpu=Tilewise("addressed.MGATHER"),
     unit="move",
     refs=(0,),
     abstract=_mgather_aval,
@@ -132,6 +134,7 @@ def _mscatter_places(mem: np.ndarray, source: np.ndarray, index: np.ndarray) -> 
 
 
 @structural(
+    cpu=Tilewise("addressed.MSCATTER"),
     unit="move",
     refs=(0,),
     abstract=_mscatter_aval,
@@ -166,6 +169,7 @@ def _update_aval(mem: Aval, source: Aval, index: Aval) -> tuple[Aval, ...]:
 
 
 @structural(
+    cpu=Tilewise("addressed.SCATTER_UPDATE"),
     unit="move",
     refs=(0,),
     abstract=_update_aval,
@@ -249,6 +253,7 @@ def _paged_places(
 
 
 @structural(
+    cpu=Tilewise("addressed.PAGED"),
     unit="move",
     refs=(0,),
     abstract=_paged_aval,

@@ -15,6 +15,7 @@ def _show_loop(e: Any, name: Callable[[Any], str]) -> str:
     bounds = ", ".join(map(name, e.ins[:3]))
     stage = "" if e.params["stage"] is None else f", stage={e.params['stage']}"
     carried = f" from {', '.join(map(name, e.ins[3:]))}" if e.ins[3:] else ""
+    carried += " while the first is true" if e.params.get("exits") else ""
     return f"loop {e.params['kind']}({bounds}{stage}){carried}"
 
 
@@ -32,18 +33,19 @@ def _show_call(e: Any, name: Callable[[Any], str]) -> str:
 
 
 @structural(
-    abstract=lambda start, stop, step, *inits, body, kind, stage: tuple(
+    abstract=lambda start, stop, step, *inits, body, kind, stage, exits=False: tuple(
         join(v.aval, o.aval) for v, o in zip(body.invars[1:], body.outs, strict=True)
     ),
     index=(0, 1, 2),
     pto=Native("scf.for"),
     show=_show_loop,
 )
-def loop(start: Any, stop: Any, step: Any, *inits: Any, body: Jaxpr, kind: str, stage: int | None) -> Any:
+def loop(start: Any, stop: Any, step: Any, *inits: Any, body: Jaxpr, kind: str, stage: int | None, exits: bool = False) -> Any:
     """Run a body for start, start + step, ... before stop, carrying values from turn to turn.
 
-    The body takes the index and the carried values, and returns the next carried values. `kind` is range, parallel or
-    pipeline; the order of execution is ascending for all of them. A handle among the carried values is passed as a pointer.
+    The body takes the index and the carried values, and returns the next carried values. `kind` is range, parallel,
+    pipeline or while; the order of execution is ascending for all of them. A handle among the carried values is passed as a pointer.
+    With `exits`, the first carried value is a BOOL, and the loop also ends before a turn in which it is false.
     """
 
 

@@ -13,6 +13,7 @@ from pypto.core.avals import ArrayAval, Aval, TileAval
 from pypto.core.op import Exact, Native, No, Whole
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import NOT_LINEAR
 from pypto.lax.families import FLOATS, computed, literal
 from pypto.lax.shape import broadcast, ramp, reshape
@@ -83,6 +84,7 @@ def _tri_samples() -> list[Any]:
 @computed(
     jvp=No("it is made from integers"),
     transpose=NOT_LINEAR,
+    cpu=Tilewise("making.TRI"),
     samples=_tri_samples,
     abstract=_tri_aval,
     axes=Whole(),
@@ -149,6 +151,7 @@ def _random_samples() -> list[Any]:
 @computed(
     jvp=No("it is made from integers"),
     transpose=NOT_LINEAR,
+    cpu=Tilewise("making.RANDOM"),
     samples=_random_samples,
     abstract=_random_aval,
     axes=Whole(),

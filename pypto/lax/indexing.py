@@ -16,6 +16,7 @@ from pypto.core.op import OPS, No, Op
 from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
 from pypto.interpreters.batching import Batched, axis_option, per_example, repeated, with_params
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import linear, pullback
 from pypto.interpreters.tangents import Undefined, apply, zeros
 from pypto.lax.axes import expand_dims, shape_of, squeeze
@@ -95,6 +96,7 @@ def _window_aval(x: Aval, *, start_indices: tuple[int, ...], limit_indices: tupl
     jvp=linear(0),
     transpose=pullback(_window_transpose),
     batching=with_params(_window_with_examples),
+    cpu=Tilewise("windows.STRIDED"),
     samples=lambda: [((_X,), {"start_indices": (1, 0), "limit_indices": (4, 5), "strides": s}) for s in ((1, 1), (1, 2), (3, 1))],
     abstract=_window_aval,
     normal=_window_normal,
@@ -187,6 +189,7 @@ def _dynamic_slice_aval(x: Aval, *starts: Aval, slice_sizes: tuple[int, ...], al
     jvp=linear(0),
     transpose=pullback(_dynamic_slice_transpose),
     batching=_dynamic_batching,
+    cpu=Tilewise("windows.DYNAMIC"),
     samples=lambda: [
         ((_X, np.int32(a), np.int32(b)), {"slice_sizes": (2, 3), "allow_negative_indices": n})
         for a, b in ((1, 1), (9, -1), (-9, 0))
@@ -240,6 +243,7 @@ def _dynamic_update_aval(x: Aval, update: Aval, *starts: Aval, allow_negative_in
     jvp=linear(0, 1),
     transpose=pullback(_dynamic_update_transpose),
     batching=_dynamic_batching,
+    cpu=Tilewise("windows.DYNAMIC_UPDATE"),
     samples=lambda: [
         ((_X, -_X[:2, :3], np.int32(a), np.int32(b)), {"allow_negative_indices": n})
         for a, b in ((1, 1), (9, -1))
@@ -330,6 +334,7 @@ def _prepare_pad(op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     jvp=linear(0, 1),
     transpose=pullback(_pad_transpose),
     batching=with_params(lambda rank, *, padding_config, size: {"padding_config": ((0, 0, 0), *padding_config)}, 0),
+    cpu=Tilewise("windows.PAD"),
     samples=_pad_samples,
     abstract=_pad_aval,
     normal=_pad_normal,
@@ -365,6 +370,7 @@ def pad(operand: Any, padding_value: Any, *, padding_config: Any) -> Any:
     jvp=linear(0),
     transpose=pullback(lambda ct, x, *, dimensions: OPS["rev"](ct, dimensions=dimensions)),
     batching=axis_option("dimensions"),
+    cpu=Tilewise("windows.REV"),
     samples=lambda: [((_X,), {"dimensions": d}) for d in ((0,), (1,), (0, 1), ())],
     abstract=lambda x, *, dimensions: result_aval("rev", [x], x.shape, x.dtype),
     normal=lambda x, *, dimensions: {"dimensions": normal_axes("rev", x.rank, tuple(dimensions))},

@@ -13,6 +13,7 @@ from pypto.core.trace import aval_of
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
 from pypto.interpreters.batching import with_params
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import Pair, linear, pullback, refuse
 from pypto.interpreters.tangents import apply, zeros
 from pypto.lax.families import Sample, check_accepts, movement, result_aval, sample_values
@@ -93,6 +94,7 @@ def _gather_samples() -> list[Sample]:
     jvp=_gather_jvp,
     transpose=pullback(_gather_transpose),
     batching=with_params(lambda rank, **_: {}),
+    cpu=Tilewise("gathering.PACKED", uses=PATTERNS),
     samples=_gather_samples,
     abstract=_gather_mask_aval,
     valid=_packed_valid,
@@ -145,6 +147,7 @@ def _scatter_samples() -> list[Sample]:
     jvp=linear(0, 1),
     transpose=pullback(_scatter_transpose),
     batching=with_params(lambda rank, **_: {}),
+    cpu=Tilewise("gathering.SPREAD", uses=PATTERNS),
     samples=_scatter_samples,
     abstract=_scatter_mask_aval,
     valid=lambda x, *_, **__: x,

@@ -58,6 +58,10 @@ class GatherDimensionNumbers:
     operand_batching_dims: tuple[int, ...] = ()
     start_indices_batching_dims: tuple[int, ...] = ()
 
+    def window_axes(self, rank: int) -> list[int]:
+        """The axes of an operand of this rank that windows have and the output keeps."""
+        return [d for d in range(rank) if d not in self.collapsed_slice_dims and d not in self.operand_batching_dims]
+
 
 @dataclass(frozen=True)
 class ScatterDimensionNumbers:
@@ -93,11 +97,6 @@ def numbers(cls: type, given: Any) -> Any:
     return cls(*(tuple(map(int, getattr(given, name))) for name in cls.__dataclass_fields__))  # type: ignore[attr-defined]
 
 
-def window_axes(rank: int, dn: GatherDimensionNumbers) -> list[int]:
-    """The axes of the operand that windows have and the output keeps."""
-    return [d for d in range(rank) if d not in dn.collapsed_slice_dims and d not in dn.operand_batching_dims]
-
-
 def check_numbers(name: str, operand: Aval, indices: Aval, dn: GatherDimensionNumbers, sizes: Sequence[int], rank: int) -> None:
     """The rules the dimension numbers obey, for an output (or updates) of `rank` axes.
 
@@ -125,7 +124,7 @@ def check_numbers(name: str, operand: Aval, indices: Aval, dn: GatherDimensionNu
     broken = next((text for text, holds in rules.items() if not holds), None)
     if broken is None and any(sizes[d] != 1 for d in (*dn.collapsed_slice_dims, *dn.operand_batching_dims)):
         broken = "windows have extent 1 along collapsed and batching axes"
-    if broken is None and len(dn.offset_dims) != len(window_axes(operand.rank, dn)):
+    if broken is None and len(dn.offset_dims) != len(dn.window_axes(operand.rank)):
         broken = "one window axis of the output for each axis of the operand that is kept"
     if broken is not None:
         raise ShapeError("PL301", f"{name}: {operand} at {indices} with {dn} and windows {list(sizes)}", fix=broken)
@@ -151,7 +150,7 @@ def places(
     for d, b in zip(dn.operand_batching_dims, dn.start_indices_batching_dims, strict=True):
         flat += np.arange(batch[b]).reshape([-1 if i == b else 1 for i in range(len(batch))]) * strides[d]
     window = np.zeros((), np.int64)
-    for d in window_axes(len(shape), dn):
+    for d in dn.window_axes(len(shape)):
         window = window[..., None] + np.arange(sizes[d]) * strides[d]
     return flat.reshape(*batch, *(1 for _ in window.shape)) + window, np.ones_like(inside) if clip else inside
 

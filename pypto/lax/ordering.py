@@ -13,6 +13,7 @@ from pypto.core.op import OPS, Exact, No, Op, Whole
 from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
 from pypto.interpreters.batching import axis_option
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import Pair
 from pypto.interpreters.tangents import Zero, apply
 from pypto.lax.axes import shape_of
@@ -73,6 +74,7 @@ def _sort_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: d
 @computed(
     jvp=_sort_jvp,
     batching=axis_option("dimension"),
+    cpu=Tilewise("sorting.SORT"),
     samples=_sort_samples,
     abstract=_sort_aval,
     axes=lambda *xs, dimension, **_: Whole((dimension,)),
@@ -179,6 +181,7 @@ def _top_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: di
 @computed(
     jvp=_top_jvp,
     batching=axis_option("axis"),
+    cpu=Tilewise("sorting.TOP_K"),
     samples=_top_samples,
     abstract=_top_aval,
     normal=lambda x, *, k, axis=-1: {"k": int(k), "axis": normal_axis("top_k", x.rank, axis)},

@@ -112,6 +112,7 @@ def _expand_aval(x: Aval, *, shape: tuple[int, ...], pad: str, valid: Any = None
 @movement(
     jvp=_fill_jvp,
     transpose=pullback(_expand_transpose),
+    cpu=Tilewise("making.EXPAND"),
     samples=lambda: [((_X,), {"shape": (4, 8), "pad": p, "valid": (2, 3)}) for p in PADS],
     abstract=_expand_aval,
     valid=lambda x, *, shape, **_: shape,

@@ -13,6 +13,7 @@ from pypto.core.avals import Aval, TileAval, Valid
 from pypto.core.op import Exact, Native, Op, Pointwise
 from pypto.errors import ShapeError
 from pypto.interpreters.batching import with_params
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import Pair
 from pypto.lax.elementwise import add, maximum, minimum, mul
 from pypto.lax.families import (
@@ -97,6 +98,7 @@ def _part(mnemonic: str, combine: Callable[[np.ndarray, np.ndarray], np.ndarray]
             accepts=_ACCEPTS,
             exact=Exact("partly valid tiles"),
             pto=Native(mnemonic),
+            cpu=Tilewise(f"making.{name.upper()}"),
             on=chips(A3_ARITHMETIC, A5_ALL if combine is not numerics.mul else A5_ALL - {dtypes.INT64, dtypes.UINT64}),
         )
 

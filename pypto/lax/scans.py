@@ -16,6 +16,7 @@ from pypto.core.trace import aval_of, current_trace, tracing
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
 from pypto.interpreters.batching import axis_option, moved_axis
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.partial_eval import ClosedTrace
 from pypto.interpreters.rules import by_operand, linear, pullback
 from pypto.interpreters.tangents import apply, zeros
@@ -88,7 +89,12 @@ def _found(x: np.ndarray, axis: int, index_dtype: Any, keepdims: bool, last: Cal
     return flattened(x, (axis,), keepdims, last).astype(dtype_of(index_dtype).storage)
 
 
-@computed(pto=Native("pto.trowargmax", columns="pto.tcolargmax"), golden="jax.lax.argmax", **_position("argmax", numerics.argmax_last))
+@computed(
+    cpu=Tilewise("scans.ARGMAX"),
+    pto=Native("pto.trowargmax", columns="pto.tcolargmax"),
+    golden="jax.lax.argmax",
+    **_position("argmax", numerics.argmax_last),
+)
 def argmax(x: Any, *, axis: int, index_dtype: Any = dtypes.INT32, keepdims: bool = False) -> Any:
     """The position of the largest element along an axis.
 
@@ -110,7 +116,12 @@ def argmax(x: Any, *, axis: int, index_dtype: Any = dtypes.INT32, keepdims: bool
     return _found(x, axis, index_dtype, keepdims, numerics.argmax_last)
 
 
-@computed(pto=Native("pto.trowargmin", columns="pto.tcolargmin"), golden="jax.lax.argmin", **_position("argmin", numerics.argmin_last))
+@computed(
+    cpu=Tilewise("scans.ARGMIN"),
+    pto=Native("pto.trowargmin", columns="pto.tcolargmin"),
+    golden="jax.lax.argmin",
+    **_position("argmin", numerics.argmin_last),
+)
 def argmin(x: Any, *, axis: int, index_dtype: Any = dtypes.INT32, keepdims: bool = False) -> Any:
     """The position of the smallest element along an axis; as `argmax`, and NaN counts as the smallest here."""
     return _found(x, axis, index_dtype, keepdims, numerics.argmin_last)
@@ -205,6 +216,7 @@ def running(*, accepts: frozenset[DType], exact: Exact, **rules: Any) -> Callabl
             crops=True,
             accepts=accepts,
             exact=exact,
+            cpu=Tilewise(f"scans.{name.upper()}"),
             golden=f"jax.lax.{name}",
             pto=No("no instruction keeps every prefix; array programs scan block by block"),
             batching=axis_option("axis"),

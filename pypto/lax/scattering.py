@@ -18,6 +18,7 @@ from pypto.core.op import Fault, Native, No, outside
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
 from pypto.interpreters.batching import axis_option
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import linear, pullback
 from pypto.lax.families import Sample, check_accepts, movement, sample_indices, sample_values
 from pypto.lax.gathering import check_along, outside_mask, positions_along
@@ -103,6 +104,7 @@ def _along_aval(x: Aval, index: Aval, source: Aval, *, axis: int) -> Aval:
     jvp=linear(0, 2),
     transpose=pullback(scatter_along_transpose),
     batching=axis_option("axis"),
+    cpu=Tilewise("gathering.SCATTER_ALONG"),
     samples=lambda: _samples(axis=True),
     abstract=_along_aval,
     valid=lambda x, *_, **__: x,
@@ -142,6 +144,7 @@ def _flat_aval(x: Aval, source: Aval, index: Aval) -> Aval:
 @movement(
     jvp=linear(0, 1),
     transpose=pullback(scatter_flat_transpose),
+    cpu=Tilewise("gathering.SCATTER_FLAT"),
     samples=lambda: _samples(axis=False),
     abstract=_flat_aval,
     valid=lambda x, *_: x,
@@ -224,6 +227,7 @@ def _rows_samples() -> list[Sample]:
 @movement(
     jvp=linear(0, 1),
     transpose=pullback(scatter_rows_transpose),
+    cpu=Tilewise("gathering.SCATTER_ROWS"),
     samples=_rows_samples,
     abstract=_rows_aval,
     valid=lambda x, *_: x,

@@ -15,6 +15,7 @@ from pypto import dtypes
 from pypto.core.avals import Aval, TileAval, Valid
 from pypto.core.op import Exact, Fault, Native, No, Whole, outside
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import Sample, check_accepts, computed, result_aval, sample_values
 from pypto.lax.gathering import valid_of
 
@@ -93,6 +94,7 @@ def _sort32_samples() -> list[Sample]:
 
 @computed(
     jvp=_PAIRS,
+    cpu=Tilewise("sorting.SORT32"),
     samples=_sort32_samples,
     abstract=_sort32_aval,
     axes=Whole(),
@@ -140,6 +142,13 @@ def _check_row(x: Aval) -> None:
     check_accepts("mrgsort", SORTED, [x])
     if any(d != 1 for d in x.static_shape[:-1]) or x.static_shape[-1] % 2:
         raise ShapeError("PL301", f"mrgsort: {x} is no row of pairs", fix="one row [1, 2n]; loop over the rows with pl.range")
+
+
+def _check_pairs(*xs: np.ndarray) -> None:
+    """PL301 where a valid region ends between a value and its index."""
+    for x in xs:
+        if x.shape[-1] % 2:
+            raise ShapeError("PL301", f"mrgsort: {x.shape[-1]} valid positions are no whole pairs", fix="an even number: pl.set_validshape")
 
 
 def _merged(lists: Sequence[np.ndarray]) -> np.ndarray:
@@ -239,6 +248,7 @@ def _pairs(d: Any, count: int, run: int, seed: int) -> np.ndarray:
 
 @computed(
     jvp=_PAIRS,
+    cpu=Tilewise("sorting.RUNS"),
     samples=lambda: [((_pairs(d, 4 * n, n, seed=n),), {"block_len": 2 * n}) for d in (dtypes.FP32, dtypes.FP16) for n in (32, 64)],
     abstract=_runs_aval,
     axes=Whole(),
@@ -262,9 +272,10 @@ def mrgsort_runs(x: Any, *length: Any, block_len: int | None = None) -> Any:
     Numerics:
       The largest head of the four runs leaves first; of equal ones that of the first run; NaN last. Bits are kept.
     Errors:
-      PL301 for several rows; PL308 for another block_len, for an incomplete last group, and in checked runs for a run that is not
-      sorted.
+      PL301 for several rows, or a valid region that ends between a value and its index; PL308 for another block_len, for an
+      incomplete last group, and in checked runs for a run that is not sorted.
     """
+    _check_pairs(x)
     block_len = _length(length, block_len)
     if length:
         # of a partly valid row the last run may be shorter, as it may where the length is known before
@@ -330,6 +341,7 @@ def _lists_faults(*xs: np.ndarray, exhausted: bool) -> Fault | None:
 
 @computed(
     jvp=_PAIRS,
+    cpu=Tilewise("sorting.LISTS"),
     samples=lambda: [
         (tuple(_pairs(d, 8 * (i + 1), 64, seed=i) for i in range(n)), {"exhausted": e})
         for d in (dtypes.FP32, dtypes.FP16)
@@ -357,8 +369,10 @@ def mrgsort_lists(*xs: Any, exhausted: bool) -> Any:
     Numerics:
       As `mrgsort_runs`: of equal heads that of the first list leaves first.
     Errors:
-      PL301, PL302, PL305; PL308 in checked runs for a list that is not sorted.
+      PL301, also for a valid region that ends between a value and its index; PL302, PL305; PL308 in checked runs for a list that
+      is not sorted.
     """
+    _check_pairs(*xs)
     order = _lists_order(xs, exhausted)
     row = np.concatenate([np.ravel(x) for x in xs])
     merged = np.zeros((1, row.size), row.dtype)

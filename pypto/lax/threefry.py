@@ -11,6 +11,7 @@ from pypto.core.avals import Aval
 from pypto.core.op import Exact, No, Pointwise
 from pypto.errors import ShapeError
 from pypto.interpreters.batching import pointwise
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import NO_FLOATS
 from pypto.lax.families import Sample, broadcast_valid, computed, elementwise_aval
 
@@ -31,6 +32,7 @@ def _samples() -> list[Sample]:
 
 
 @computed(
+    cpu=Tilewise("making.THREEFRY"),
     samples=_samples,
     abstract=_abstract,
     axes=Pointwise(),

@@ -11,6 +11,7 @@ from pypto import dtypes, numerics
 from pypto.core.avals import Aval
 from pypto.core.op import Exact, No, Op, Whole
 from pypto.errors import ShapeError
+from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import pullback
 from pypto.lax.families import Sample, check_accepts, computed, movement, result_aval, sample_values
 from pypto.lax.numbering import (
@@ -21,7 +22,6 @@ from pypto.lax.numbering import (
     numbers,
     output_order,
     places,
-    window_axes,
 )
 from pypto.lax.ordering import ORDERED
 from pypto.lax.windowed_rules import gather_batching, gather_jvp, gather_transpose, scatter_batching, scatter_rules
@@ -56,7 +56,7 @@ def _gather_aval(x: Aval, indices: Aval, *, dimension_numbers: GatherDimensionNu
     dn = dimension_numbers
     rank = indices.rank - 1 + len(dn.offset_dims)
     check_numbers("gather", x, indices, dn, slice_sizes, rank)
-    window = iter(slice_sizes[d] for d in window_axes(x.rank, dn))
+    window = iter(slice_sizes[d] for d in dn.window_axes(x.rank))
     batch = iter(indices.static_shape[:-1])
     shape = tuple(next(window) if i in dn.offset_dims else next(batch) for i in range(rank))
     return result_aval("gather", [x], shape, x.dtype)
@@ -95,6 +95,7 @@ def _gather_samples() -> list[Sample]:
     jvp=gather_jvp,
     transpose=pullback(gather_transpose),
     batching=gather_batching,
+    cpu=Tilewise("windows.GATHER", uses=fill_default),
     samples=_gather_samples,
     abstract=_gather_aval,
     normal=_gather_normal,
@@ -160,7 +161,7 @@ def _scatter_normal(x: Aval, indices: Aval, updates: Aval, *, dimension_numbers:
 
 def _window_sizes(rank: int, updates: Sequence[int], dn: ScatterDimensionNumbers) -> tuple[int, ...]:
     extents = iter(updates[a] for a in dn.update_window_dims if a < len(updates))
-    kept = window_axes(rank, dn.as_gather)
+    kept = dn.as_gather.window_axes(rank)
     return tuple(next(extents, 0) if d in kept else 1 for d in range(rank))
 
 
@@ -279,6 +280,7 @@ def _scatter_op(name: str, combine: Combine | None, text: str, numbers: str) -> 
         exact=Exact("movement" if combine is None else "fp32"),
         index=(1,),
         batching=scatter_batching,
+        cpu=Tilewise(f"windows.{name.upper()}"),
         pto=_PTO,
         golden=f"jax.lax.{name}",
         **scatter_rules(name),

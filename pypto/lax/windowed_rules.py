@@ -15,7 +15,7 @@ from pypto.interpreters.batching import Batched, repeated
 from pypto.interpreters.rules import Pair, by_operand, linear, pullback
 from pypto.interpreters.tangents import Undefined, Zero, added, apply, zeros
 from pypto.lax.families import literal
-from pypto.lax.numbering import GatherDimensionNumbers, ScatterDimensionNumbers, window_axes
+from pypto.lax.numbering import GatherDimensionNumbers, ScatterDimensionNumbers
 
 Axes = tuple[int, ...]
 
@@ -80,7 +80,7 @@ def scatter_batching(op: Op, size: int, operands: Sequence[Any], batched: Sequen
 def _read(x: Any, indices: Any, updates: Aval, *, dimension_numbers: ScatterDimensionNumbers, mode: str, fill: Any = 0) -> Any:
     """The windows of an array that updates go to; `fill` for those that are dropped."""
     dn, rank = dimension_numbers.as_gather, aval_of(x).rank
-    kept = window_axes(rank, dn)
+    kept = dn.window_axes(rank)
     extents = iter(updates.static_shape[a] for a in dn.offset_dims)
     sizes = tuple(next(extents) if d in kept else 1 for d in range(rank))
     how = "clip" if mode == "clip" else "fill"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from pypto.errors import CallError
 from pypto.runtime.compiled import CompiledProgram
 from pypto.runtime.config import RunConfig, chosen
 from pypto.runtime.dispatch import Timing
+from pypto.runtime.tensors import DeviceTensor
 from pypto.runtime.worker import ChipWorker
 
 DEVICE = "this CPU, inside the compiled program"
@@ -234,7 +236,7 @@ def benchmark(
     The compiled executor runs it, without the checks of the reference executor, unless `config` says which to use.
 
     Args:
-      args: the program's arguments, the same for every launch.
+      args: the program's arguments, the same for every launch. With device tensors, it runs on their worker.
       rounds, warmup: launches that are measured, and before them.
       platform, device_id, config: of the worker; by default those the program was compiled with.
     Errors:
@@ -247,13 +249,13 @@ def benchmark(
     options = chosen(config, platform=platform if platform is not None or config is not None else compiled.platform, device_id=device_id)
     if options.check is None and options.executor is None:
         options = replace(options, check=False, executor="cpu")
-    timings = []
-    with ChipWorker(config=options) as worker:
+    owners = [a.worker for a in args if isinstance(a, DeviceTensor)]
+    with nullcontext(owners[0]) if owners else ChipWorker(config=options) as worker:
         with options.in_force():
             worker.register(compiled)
         for _ in range(warmup):
-            worker.timed(compiled, args, {})
-        timings = [worker.timed(compiled, args, {})[1] for _ in range(rounds)]
+            worker.timed(compiled, args, {}, options)
+        timings = [worker.timed(compiled, args, {}, options)[1] for _ in range(rounds)]
     return BenchmarkStats(
         device_wall_us=[t.device * 1e6 for t in timings],
         host_wall_us=[t.total * 1e6 for t in timings],

@@ -8,8 +8,9 @@ from typing import Any
 
 from pypto.core.avals import Aval
 from pypto.core.trace import EVAL, current_trace
-from pypto.errors import CallError
+from pypto.errors import BodyError, CallError
 from pypto.language import samples
+from pypto.language.calls import OMITTED
 from pypto.language.decorators import Kernel
 from pypto.language.front import FRONT
 from pypto.language.types import ScalarType
@@ -189,12 +190,22 @@ def _round_trip(compiled: CompiledProgram) -> None:
 
 
 def call_kernel(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: Any) -> Any:
-    """`kernel(*args, config=)`: run under a configuration; one that watches the run goes by way of the compiled program."""
+    """`kernel(*args, config=)`: run under a configuration. One that watches the run, or wants files, goes by way of the compiled program.
+
+    Errors:
+      PL112 in the body of another kernel, PL607 for `codegen_only`.
+    """
     config = chosen(options)
+    if current_trace() is not EVAL:
+        raise BodyError("PL112", f"config= in a call of `{kernel.fn.__name__}` inside another program", fix="give it to the outermost call")
     with config.in_force():
-        if current_trace() is EVAL and config.is_watching:
-            return compile_kernel(kernel, args, kwargs, config)(*args, config=config, **kwargs)
-        return kernel(*args, **kwargs)
+        if not (config.is_watching or config.wants_files or config.codegen_only):
+            return kernel(*args, **kwargs)
+        values = dict(zip(kernel.signature.names, kernel.signature.bind(args, kwargs), strict=True))
+        compiled = compile_kernel(kernel, (), {n: v for n, v in values.items() if v is not OMITTED}, config)
+        if config.wants_files:
+            compiled.save(config.save_kernels_dir) if config.save_kernels_dir is not None else compiled.output_dir
+        return compiled(*args, config=config, **kwargs)
 
 
 FRONT["compile"] = compile_kernel

@@ -48,7 +48,7 @@ class RunConfig:
       dump_passes: one file per pass in `passes_dump/`: True, False or a PassDumpLevel.
       save_kernels, save_kernels_dir: `run` keeps the compiled program, inputs and goldens, in that directory (by default
         build_output/NAME_TIME).
-      codegen_only: `run` stops when the program is compiled.
+      codegen_only: `run` stops when the program is compiled; a call, which runs, refuses it.
       compile_profiling: `report/pipeline_profile.txt` and `.json`: seconds of every pass.
       diagnostic_phase: NONE silences the library's warnings; PrePipeline, the default, gives them as they are found.
       disabled_diagnostics: codes of warnings to silence, such as {"PL204"}.
@@ -127,7 +127,7 @@ class RunConfig:
                 fix="drop backend_type: the platform decides",
             )
         object.__setattr__(self, "platform", chosen)
-        object.__setattr__(self, "backend_type", family)
+        object.__setattr__(self, "backend_type", kind if chosen == "cpu" and kind is not None else family)
 
     def _check_values(self) -> None:
         _is_number(self, "device_id", 0)
@@ -162,6 +162,11 @@ class RunConfig:
                 fix="2: all of them",
             )
         self._check_rings()
+
+    @property
+    def wants_files(self) -> bool:
+        """Whether a field asks for files of the compiled program."""
+        return self.save_kernels or self.compile_profiling or self.dumps is not PassDumpLevel.NONE
 
     @property
     def is_watching(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -89,7 +89,7 @@ class Entry:
         values, resident = self._resident(self.without_fixed(self.signature.bind(args, kwargs)))
         signature = self.as_run()
         call = calls.prepare(signature, values, lambda x: x)
-        began, ended, executor, values = self._execute(call, watch)
+        began, ended, executor, values = self._execute(call, watch, resident)
         result = passing.write_back(signature, call, values)
         result = _handed_back(result, resident, {p.name for p in self.traced.parameters if p.is_output}, signature)
         return result, Timing(began - started, ended - began, time.perf_counter() - ended, executor)
@@ -132,12 +132,14 @@ class Entry:
             changed.append(p)
         return replace(self.traced, parameters=tuple(changed))
 
-    def _execute(self, call: Call, watch: Watch | None) -> tuple[float, float, str, list[Any]]:
+    def _execute(self, call: Call, watch: Watch | None, resident: Collection[str]) -> tuple[float, float, str, list[Any]]:
         chosen, program = config.current(), self.program
         if chosen.executor == "cpu" and not chosen.check and watch is None:
             compiled = program.compiled
             if isinstance(compiled, Compiled):
-                values = passing.to_compiled_values(call, compiled.parameters, may_fail=compiled.may_fail, undeclared_writes=False)
+                values = passing.to_compiled_values(
+                    call, compiled.parameters, may_fail=compiled.may_fail, undeclared_writes=False, in_place=resident
+                )
 
                 def again() -> None:
                     fresh = passing.to_values(call, check=False, undeclared_writes=False)

@@ -127,6 +127,8 @@ class ChipWorker:
                     raise CallError(
                         "PL609", f"{value!r} is not this worker's, {self.name}", fix="copy it: t.numpy(), then alloc_tensor(init=)"
                     )
+            if (config or self.config).codegen_only:
+                raise CallError("PL607", "codegen_only=True cannot be honoured by a dispatch, which runs", fix="kernel.compile(...) alone")
             with (config or self.config).in_force() as options:
                 return compiled.entry.run(tuple(args), kwargs, options.watch(lambda: compiled.output_dir))
 

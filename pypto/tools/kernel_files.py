@@ -22,7 +22,8 @@ from types import ModuleType
 from typing import Any
 
 from pypto.errors import CallError, NumericsError
-from pypto.language.decorators import Kernel
+from pypto.language.kernel import Kernel
+from pypto.language.programs import KernelProgram
 from pypto.platform import PLATFORMS
 from pypto.runtime import RunConfig, RunResult, benchmark, run
 from pypto.runtime.harness import are_specs
@@ -60,7 +61,7 @@ def command(args: argparse.Namespace) -> int:
     golden = _golden(module, kernel, args.golden)
     passed = True
     for mode, specs in _specs(module, args.specs, args.mode):
-        result = _checked(kernel, specs, golden, args, f"{kernel.__name__}{f' {mode}' if mode else ''}")
+        result = _checked(kernel, specs, golden, args, f"{_title(kernel)}{f' {mode}' if mode else ''}")
         print(result)
         for report in result.reports.values() if result.passed else ():
             print(f"  {report}")
@@ -85,7 +86,7 @@ def _module(path: Path) -> ModuleType:
 
 
 def _kernel(module: ModuleType, file: str, name: str) -> Any:
-    entries = {n: v for n, v in vars(module).items() if isinstance(v, Kernel) and v.kind == "jit" and v.fn.__module__ == module.__name__}
+    entries = {n: v for n, v in vars(module).items() if _is_entry(v, module.__name__)}
     if not name:
         if len(entries) != 1:
             raise CallError("PL601", f"{file} has the entries {sorted(entries)}", fix=f"python -m pypto run {file}:NAME")
@@ -96,8 +97,19 @@ def _kernel(module: ModuleType, file: str, name: str) -> Any:
     return found
 
 
+def _is_entry(value: Any, module: str) -> bool:
+    """Whether it is something to run that this file defines: a kernel entry, or a program class."""
+    if isinstance(value, KernelProgram):
+        return value.entry.fn.__module__ == module
+    return isinstance(value, Kernel) and value.kind == "jit" and value.fn.__module__ == module
+
+
+def _title(kernel: Any) -> str:
+    return kernel.name if isinstance(kernel, KernelProgram) else kernel.__name__
+
+
 def _golden(module: ModuleType, kernel: Any, name: str | None) -> Any:
-    names = [name] if name else [f"golden_{kernel.__name__}", "golden", "golden_fn"]
+    names = [name] if name else [f"golden_{_title(kernel)}", "golden", "golden_fn"]
     found = next((getattr(module, n) for n in names if callable(getattr(module, n, None))), None)
     if name and found is None:
         raise CallError("PL601", f"the file has no golden {name!r}", fix="the name of a function")

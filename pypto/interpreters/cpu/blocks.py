@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pypto import dtypes
 from pypto.core.avals import RefAval, ScalarAval, TileAval
 from pypto.core.ir import Eqn, Jaxpr, Var, free_vars
-from pypto.interpreters.cpu import threads
+from pypto.errors import InternalError
+from pypto.interpreters.cpu import contractions, threads
 from pypto.interpreters.cpu.lanes import register_kind
 from pypto.interpreters.cpu.memory import filled
 from pypto.interpreters.cpu.rules import Unsupported
@@ -103,8 +104,8 @@ class TileCarry:
         for slot, known, value in zip(self.slots, self.extents, t.valid, strict=True):
             if slot is not None:
                 self.w.fn.store("i64", value, slot, 8)
-            elif value != known:
-                raise Unsupported("a carried tile whose valid extent is not the declared one")
+            elif isinstance(value, int) and value != known:
+                raise InternalError("PL901", f"a carried tile of valid extents {t.valid}, declared {self.extents}")
 
     def load(self) -> Tile:
         valid = tuple(self.w.fn.load("i64", s, 8) if s is not None else x for s, x in zip(self.slots, self.extents))
@@ -122,6 +123,9 @@ def loop(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
     if w.orchestration and id(eqn) in w.module.facts.independent:
         _parallel(w, eqn, body, start, stop, step)
         return []
+    plan = contractions.recognised(w, eqn, ins)
+    if plan is not None:
+        return contractions.emit(w, eqn, ins, plan)
     loose = id(eqn) in w.module.loose
     carries: list[Carry | TileCarry] = []
     layouts: list[Layout | None] = []
@@ -151,6 +155,10 @@ def loop(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
     at = fn.load("i64", counter, 8)
     up, down = fn.compare("slt", at, stop), fn.compare("sgt", at, stop)
     more = (up if step > 0 else down) if isinstance(step, int) else fn.let(f"select i1 {fn.compare('sgt', step, 0)}, i1 {up}, i1 {down}")
+    if eqn.params.get("exits"):
+        going = carries[0].load(None) if isinstance(carries[0], Carry) else None
+        assert isinstance(going, Scalar)
+        more = fn.let(f"and i1 {str(more).lower()}, {going.register}")
     fn.do(f"br i1 {more}, label %body{n}, label %done{n}")
     fn.start(f"body{n}")
     w.env[index] = Scalar(index.aval.dtype, at)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pypto import dtypes
 from pypto.dtypes import DType
+from pypto.interpreters.cpu import minifloats
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
-from pypto.interpreters.cpu.rules import Unsupported
 
 _TRUTHS = (dtypes.BOOL, dtypes.MASK)
 _WHOLE = {"rint": "roundeven", "round": "round", "floor": "floor", "ceil": "ceil", "trunc": "trunc"}
@@ -21,18 +21,20 @@ def convert(e: Lanes, x: str, *, source: DType, target: DType, mode: str, overfl
         return e.turn("uitofp", "i1", x, "float") if target.is_float else e.turn("zext", "i1", x, register_kind(target))
     if target.is_float:
         chosen = "rint" if mode == "none" else mode
-        return _float_to_float(e, x, source, target, chosen) if source.is_float else _int_to_float(e, x, source, target, chosen)
+        if source.is_float:
+            return _float_to_float(e, x, source, target, chosen, overflow)
+        return _int_to_float(e, x, source, target, chosen, overflow)
     if source.is_float:
         return _float_to_int(e, x, target, "trunc" if mode == "none" else mode, overflow)
     return _int_to_int(e, x, source, target, overflow)
 
 
-def _float_to_float(e: Lanes, x: str, source: DType, target: DType, mode: str) -> str:
+def _float_to_float(e: Lanes, x: str, source: DType, target: DType, mode: str, overflow: str = "ieee") -> str:
     if target is dtypes.FP32:
         return x
-    if source in (dtypes.FP32, dtypes.BF16, dtypes.FP16) and target in (dtypes.BF16, dtypes.FP16):
+    if target in (dtypes.BF16, dtypes.FP16):
         return e.rounded(target, x) if mode == "rint" else _cut(e, x, target, mode)
-    raise Unsupported(f"a cast of {source.name} to {target.name}")
+    return minifloats.rounded(e, x, target, mode, overflow)
 
 
 def _cut(e: Lanes, x: str, target: DType, mode: str) -> str:
@@ -60,7 +62,7 @@ def _half_ends(e: Lanes, x: str, kept: str, minus: str, mode: str) -> str:
     """FP16 below its smallest normal number, where the unit is 2**-24, and above its largest."""
     size = e.call("fabs", "float", x)
     units = e.let("fmul", "float", size, e.fill("float", 2.0**24))
-    small = e.let("fmul", "float", _whole(e, units, minus, mode, "float"), e.fill("float", 2.0**-24))
+    small = e.let("fmul", "float", whole(e, units, minus, mode, "float"), e.fill("float", 2.0**-24))
     small = e.call("copysign", "float", small, x)
     kept = e.choose(e.let("fcmp olt", "float", size, e.fill("float", 2.0**-14)), "float", small, kept)
     over = e.let("fcmp ogt", "float", e.call("fabs", "float", kept), e.fill("float", 65504.0))
@@ -77,7 +79,7 @@ def _half_ends(e: Lanes, x: str, kept: str, minus: str, mode: str) -> str:
     return e.choose(over, "float", e.call("copysign", "float", beyond, x), kept)
 
 
-def _whole(e: Lanes, magnitude: str, minus: str, mode: str, kind: str) -> str:
+def whole(e: Lanes, magnitude: str, minus: str, mode: str, kind: str) -> str:
     """Round numbers that are not negative to integers; the mode sees the sign `minus`."""
     if mode in ("rint", "round", "trunc"):
         return e.call(_WHOLE[mode], kind, magnitude)
@@ -93,20 +95,29 @@ def _whole(e: Lanes, magnitude: str, minus: str, mode: str, kind: str) -> str:
     return e.choose(e.let("and", "i1", inexact, even), kind, up, down)
 
 
-def _int_to_float(e: Lanes, x: str, source: DType, target: DType, mode: str) -> str:
+def _int_to_float(e: Lanes, x: str, source: DType, target: DType, mode: str, overflow: str) -> str:
     instruction = "sitofp" if source.is_signed else "uitofp"
     kind = register_kind(source)
     if target is dtypes.FP32 and (source.bits <= 16 or mode == "rint"):
         return e.turn(instruction, kind, x, "float")
-    if source.bits > 32:
-        raise Unsupported(f"a cast of {source.name} to {target.name} in mode {mode}")
     if source.bits <= 16:
-        return _float_to_float(e, e.turn(instruction, kind, x, "float"), dtypes.FP32, target, mode)
-    wide = e.turn(instruction, kind, x, "double")
+        return _float_to_float(e, e.turn(instruction, kind, x, "float"), dtypes.FP32, target, mode, overflow)
+    wide = _sticky(e, x, source) if source.bits == 64 else e.turn(instruction, kind, x, "double")
     if target is dtypes.FP32:
         return _double_to_single(e, wide, mode)
     # to odd first: the last of 24 bits then says whether anything was lost, which is all the second rounding needs
-    return _float_to_float(e, _double_to_single(e, wide, "odd"), dtypes.FP32, target, mode)
+    return _float_to_float(e, _double_to_single(e, wide, "odd"), dtypes.FP32, target, mode, overflow)
+
+
+def _sticky(e: Lanes, x: str, source: DType) -> str:
+    """A 64-bit integer as FP64; where that does not hold it, its last 11 bits become one that says whether any of them was set."""
+    shift, instruction = ("ashr", "sitofp") if source.is_signed else ("lshr", "uitofp")
+    lost = e.let("icmp ne", "i64", e.let("and", "i64", x, e.fill("i64", 0x7FF)), e.fill("i64", 0))
+    kept = e.let("or", "i64", e.let(shift, "i64", x, e.fill("i64", 11)), e.turn("zext", "i1", lost, "i64"))
+    long = e.let("fmul", "double", e.turn(instruction, "i64", kept, "double"), e.fill("double", 2048.0))
+    offset = e.let("add", "i64", x, e.fill("i64", 1 << 53)) if source.is_signed else x
+    short = e.let("icmp ult", "i64", offset, e.fill("i64", 1 << (54 if source.is_signed else 53)))
+    return e.choose(short, "double", e.turn(instruction, "i64", x, "double"), long)
 
 
 def _double_to_single(e: Lanes, x: str, mode: str) -> str:
@@ -129,18 +140,30 @@ def _double_to_single(e: Lanes, x: str, mode: str) -> str:
 def _float_to_int(e: Lanes, x: str, target: DType, mode: str, overflow: str) -> str:
     # FP32 holds every integer that rounding an FP32 number can give
     if mode in _WHOLE:
-        whole = e.call(_WHOLE[mode], "float", x)
+        number = e.call(_WHOLE[mode], "float", x)
     else:
         minus = e.let("fcmp olt", "float", x, e.fill("float", 0.0))
-        whole = e.call("copysign", "float", _whole(e, e.call("fabs", "float", x), minus, mode, "float"), x)
+        number = e.call("copysign", "float", whole(e, e.call("fabs", "float", x), minus, mode, "float"), x)
     kind = register_kind(target)
     if overflow in ("wrap", "fits"):
         middle = dtypes.INT64 if target.bits == 64 else dtypes.INT32
-        wide = e.call("fptosi.sat", "float", whole, result=register_kind(middle))
-        if target is dtypes.UINT64:
-            raise Unsupported("a wrapping cast of floats to UINT64")
-        return e.turn("trunc", register_kind(middle), wide, kind)
-    return e.call(f"fpto{'s' if target.is_signed else 'u'}i.sat", "float", whole, result=kind)
+        wide = e.call("fptosi.sat", "float", number, result=register_kind(middle))
+        return _nibble(e, e.turn("trunc", register_kind(middle), wide, kind), target)
+    if target.bits < 8:
+        within = e.of(dtypes.INT32)
+        wide = e.call("fptosi.sat", "float", number, result="i32")
+        wide = within.min(within.max(wide, within.const(int(target.min_value))), within.const(int(target.max_value)))
+        return e.turn("trunc", "i32", wide, kind)
+    return e.call(f"fpto{'s' if target.is_signed else 'u'}i.sat", "float", number, result=kind)
+
+
+def _nibble(e: Lanes, x: str, target: DType) -> str:
+    """The low 4 bits of a byte, where that is all a value has."""
+    if target.bits >= 8:
+        return x
+    if not target.is_signed:
+        return e.let("and", "i8", x, e.fill("i8", 15))
+    return e.let("ashr", "i8", e.let("shl", "i8", x, e.fill("i8", 4)), e.fill("i8", 4))
 
 
 def _int_to_int(e: Lanes, x: str, source: DType, target: DType, overflow: str) -> str:
@@ -151,8 +174,9 @@ def _int_to_int(e: Lanes, x: str, source: DType, target: DType, overflow: str) -
             x = at.max(x, at.const(low))
         if high < source.max_value:
             x = at.min(x, at.const(high))
-    if target.bits < source.bits:
-        return e.turn("trunc", register_kind(source), x, register_kind(target))
-    if target.bits == source.bits:
-        return x
-    return e.turn("sext" if source.is_signed else "zext", register_kind(source), x, register_kind(target))
+    own, other = register_kind(source), register_kind(target)
+    if own == other:
+        return _nibble(e, x, target)
+    if target.itemsize < source.itemsize:
+        return _nibble(e, e.turn("trunc", own, x, other), target)
+    return e.turn("sext" if source.is_signed else "zext", own, x, other)

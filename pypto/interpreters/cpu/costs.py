@@ -56,7 +56,7 @@ class Costs:
 
 def _turns(e: Eqn) -> float:
     bounds = [int(a.value) for a in e.ins[:3] if isinstance(a, Literal)]
-    if len(bounds) < 3 or bounds[2] == 0:
+    if len(bounds) < 3 or bounds[2] == 0 or e.params.get("exits"):
         return _UNKNOWN
     return len(range(*bounds))
 

@@ -229,7 +229,7 @@ class _Walk:
     def _loop(self, e: Eqn, ins: list[Any], certain: bool) -> None:
         body, bounds = e.params["body"], [x if isinstance(x, np.ndarray) and x.ndim == 0 else None for x in ins[:3]]
         runs = None if any(b is None for b in bounds) or int(bounds[2]) == 0 else range(*(int(b) for b in bounds))  # type: ignore[arg-type]
-        if runs is not None and len(runs) > _MOST:
+        if runs is not None and (len(runs) > _MOST or e.params.get("exits")):
             runs = None
         depth, start, made = len(self.extents), len(self.log), len(self.made)
         for v in body.invars:

@@ -11,27 +11,21 @@ from typing import Any
 
 from pypto import dtypes
 from pypto.dtypes import DType
-from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Function, constant
 
-_FLOATS = (dtypes.FP32, dtypes.FP16, dtypes.BF16)
-_INTEGERS = tuple(d for d in dtypes.DTYPES.values() if d.is_integer and d.bits >= 8)
+_TRUTHS = (dtypes.BOOL, dtypes.MASK)
+_OPAQUE = (dtypes.HF8, dtypes.HF4)
 
 
 def register_kind(dtype: DType) -> str:
-    """The scalar LLVM type of a value of a dtype in a register."""
-    if dtype in _FLOATS:
-        return "float"
-    if dtype in (dtypes.BOOL, dtypes.MASK):
+    """The scalar LLVM type of a value of a dtype in a register; formats nobody computes with stay bits."""
+    if dtype in _TRUTHS:
         return "i1"
-    if dtype in _INTEGERS:
-        return f"i{dtype.bits}"
-    raise Unsupported(f"{dtype.name} values")
+    return "float" if dtype.is_float and dtype not in _OPAQUE else f"i{8 * dtype.itemsize}"
 
 
 def memory_kind(dtype: DType) -> str:
     """The scalar LLVM type of a value of a dtype in memory, as bits."""
-    register_kind(dtype)
     return "float" if dtype is dtypes.FP32 else f"i{8 * dtype.itemsize}"
 
 
@@ -290,8 +284,14 @@ class Lanes:
             return self.turn("bitcast", "i32", self.let("shl", "i32", wide, self.fill("i32", 16)), "float")
         if dtype is dtypes.FP16:
             return self.turn("fpext", "half", self.turn("bitcast", "i16", raw, "half"), "float")
-        if dtype in (dtypes.BOOL, dtypes.MASK):
+        if dtype in _TRUTHS:
             return self.let("icmp ne", "i8", raw, self.fill("i8", 0))
+        if dtype is dtypes.INT4:
+            return self.let("ashr", "i8", self.let("shl", "i8", raw, self.fill("i8", 4)), self.fill("i8", 4))
+        if dtype.is_float and dtype is not dtypes.FP32 and dtype not in _OPAQUE:
+            from pypto.interpreters.cpu.minifloats import widened
+
+            return widened(self, dtype, raw)
         return raw
 
     def to_memory(self, dtype: DType, value: str) -> str:
@@ -301,6 +301,12 @@ class Lanes:
             return self.turn("trunc", "i32", self.let("lshr", "i32", bits, self.fill("i32", 16)), "i16")
         if dtype is dtypes.FP16:
             return self.turn("bitcast", "half", self.turn("fptrunc", "float", value, "half"), "i16")
-        if dtype in (dtypes.BOOL, dtypes.MASK):
+        if dtype in _TRUTHS:
             return self.turn("zext", "i1", value, "i8")
+        if dtype is dtypes.INT4:
+            return self.let("and", "i8", value, self.fill("i8", 15))
+        if dtype.is_float and dtype is not dtypes.FP32 and dtype not in _OPAQUE:
+            from pypto.interpreters.cpu.minifloats import narrowed
+
+            return narrowed(self, dtype, value)
         return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from pypto import dtypes
 from pypto.core.ir import Eqn
 from pypto.interpreters.cpu import threads
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind
+from pypto.interpreters.cpu.needs import meet, offset
 from pypto.interpreters.cpu.nest import Nest, Place
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
@@ -67,13 +69,6 @@ def window(w: Writer, eqn: Eqn, x: Ref | Tile, starts: Sequence[Int], sizes: Seq
     w.check(w.all_of(tests), eqn, "window", [*x.shape, *starts, *sizes], what=what, name=name)
 
 
-def offset(w: Writer, strides: Sequence[Int], starts: Sequence[Int]) -> Int:
-    total: Int = 0
-    for stride, s in zip(strides, starts, strict=True):
-        total = w.fn.add(total, w.fn.mul(stride, s))
-    return total
-
-
 def _moved(w: Writer, ref: Ref, by: Int) -> tuple[str, str | None]:
     mask = None if ref.mask is None else w.fn.at(ref.mask, by)
     return w.fn.at(ref.pointer, by, ref.dtype.itemsize), mask
@@ -120,8 +115,11 @@ def reshape_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     shape = tuple(w.index(next(extra)) if n is None else n for n in eqn.params["shape"])
     size = w.fn.product(ref.shape)
     w.check(w.fn.compare("eq", size, w.fn.product(shape)), eqn, "reshape", [size, *shape])
+    valid: tuple[Int, ...] | None = None
     if ref.valid is not None:
-        raise Unsupported("a reshape of a partly valid handle")
+        if not all(isinstance(d, int) for d in (*ref.valid, *ref.shape, *shape)):
+            raise Unsupported("a reshape of a partly valid handle whose extents are known only at run time")
+        valid = eqn.op.valid(ref.valid, *shape, **eqn.params, **({"old": ref.shape} if eqn.op.valid_sees_shape else {}))  # type: ignore[misc]
     if ref.dense:
         strides = contiguous(shape, w.fn.mul)
     elif all(isinstance(d, int) for d in (*ref.shape, *ref.strides, *shape)):
@@ -133,7 +131,7 @@ def reshape_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
             strides = (0,) * len(shape)
     else:
         raise Unsupported("a reshape of a window whose strides are known only at run time")
-    return [Ref(ref.dtype, ref.pointer, shape, tuple(strides), ref.roots, None, ref.mask, ref.dense)]
+    return [Ref(ref.dtype, ref.pointer, shape, tuple(strides), ref.roots, valid, ref.mask, ref.dense)]
 
 
 def transpose_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
@@ -150,6 +148,11 @@ def valid_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     valid = tuple(w.index(next(extra)) if v is None else v for v in eqn.params["known"])
     whole = valid == ref.shape
     return [Ref(ref.dtype, ref.pointer, ref.shape, ref.strides, ref.roots, None if whole else valid, ref.mask, ref.dense)]
+
+
+def bits_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
+    """The same buffer, its bits read as another dtype of the same width."""
+    return [replace(_ref(ins[0]), dtype=eqn.params["dtype"])]
 
 
 def dim(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
@@ -256,7 +259,9 @@ def placed(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> tuple[Ref, Tile, tuple[
 
 
 def put(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
-    """Store the valid region of a value into a window."""
+    """Store the valid region of a value into a window, unless it was computed there."""
+    if id(eqn) in w.done:
+        return []
     if not isinstance(ins[0], Ref):
         raise Unsupported("an update of a tile in place")
     target, value, extents, pointer, mask, strides = placed(w, eqn, ins)
@@ -342,9 +347,28 @@ def copy(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     target, source = map(_ref, ins)
     same = w.all_of(w.fn.compare("eq", a, b) for a, b in zip(target.shape, source.shape, strict=True))
     w.check(same, eqn, "copy", [*source.shape, *target.shape])
-    if target.roots is None or source.roots is None or target.roots & source.roots:
-        raise Unsupported("a copy between windows that may be of one buffer")
     extents = source.valid or source.shape
-    tile = Tile(source.dtype, source.shape, extents, Memory(source.pointer, source.strides))  # type: ignore[arg-type]
+    w.before_store(target.roots)
+    held = Memory(source.pointer, source.strides)
+    if meet(target.roots, source.roots):  # they may overlap: by way of a copy
+        held = _aside(w, eqn, source, extents)
+    tile = Tile(source.dtype, source.shape, extents, held)  # type: ignore[arg-type]
     _write(w, tile, source.shape, tuple(extents), target.pointer, target.strides, target.mask, certain=target.certain)
     return []
+
+
+def _aside(w: Writer, eqn: Eqn, source: Ref, extents: Sequence[Int]) -> Memory:
+    """A copy of the valid part of a window, in memory of its own."""
+    fn, strides = w.fn, contiguous(source.shape, w.fn.mul)
+    total = fn.mul(fn.product(source.shape), source.dtype.itemsize)
+    if w.orchestration:
+        pointer = fn.let(f"call ptr @pypto_new(ptr %heap, i64 {total})")
+        w.check(fn.let(f"icmp ne ptr {pointer}, null"), eqn, "memory", [total])
+        place = Memory(pointer, strides)
+    elif isinstance(total, int):
+        place = Memory((held := w.reserve(source.dtype, tuple(map(int, source.shape)))).pointer, strides, held.slot)
+    else:
+        raise Unsupported("a copy inside a kernel between windows that may overlap and whose size is known only at run time")
+    tile = Tile(source.dtype, source.shape, tuple(extents), Memory(source.pointer, source.strides))  # type: ignore[arg-type]
+    _write(w, tile, source.shape, tuple(extents), place.pointer, strides, None)
+    return place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,6 +100,13 @@ class Module:
         if name not in self.functions:
             self.functions[name] = ""  # it may need itself
             self.functions[name] = make(self)
+        return name
+
+    def bytes(self, raw: bytes) -> str:
+        """The name of a constant of these bytes."""
+        name = f"@bytes_{hashlib.sha256(raw).hexdigest()[:24]}"
+        text = "".join(f"\\{b:02X}" for b in raw)
+        self.declares.setdefault(name, f'{name} = private constant [{len(raw)} x i8] c"{text}", align 64')
         return name
 
     def function(self, name: str, parameters: list[tuple[str, str]], result: str = "i64") -> Function:

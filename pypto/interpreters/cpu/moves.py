@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pypto import dtypes
 from pypto.core.ir import Eqn
+from pypto.interpreters.cpu.elements import scalar, tile
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
-from pypto.interpreters.cpu.memory import _write, filled, offset, window
+from pypto.interpreters.cpu.memory import _write, filled, window
+from pypto.interpreters.cpu.needs import offset
 from pypto.interpreters.cpu.nest import identity
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
@@ -18,19 +21,6 @@ from pypto.interpreters.cpu.values import Lazy, Scalar, Tile, Value
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
-
-
-def tile(x: Value) -> Tile:
-    """An operand that must be a tile."""
-    if not isinstance(x, Tile):
-        raise Unsupported("a scalar or a handle where a tile is expected")
-    return x
-
-
-def scalar(x: Value) -> Scalar:
-    if not isinstance(x, Scalar):
-        raise Unsupported("a tile where a scalar is expected")
-    return x
 
 
 # ---- making ------------------------------------------------------------------------------------------------------
@@ -50,16 +40,22 @@ def _empty(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
 
 def _ramp(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     shape, dtype, down = eqn.params["shape"], eqn.params["dtype"], eqn.params["descending"]
-    start = w.index(scalar(ins[0]))
-    if not dtype.is_integer:
-        raise Unsupported("a ramp of floats")
+    first = scalar(ins[0])
+    if first.dtype.is_float:  # a whole number, held as a float
+        one = Lanes(w.fn, 1, first.dtype)
+        to_whole = {"source": first.dtype, "target": dtypes.INT64, "mode": "trunc", "overflow": "saturate", "dtype": dtypes.INT64}
+        start: Int = one.convert(first.register, **to_whole)
+    else:
+        start = w.index(first)
 
     def emit(e: Lanes, position: str) -> str:
         first = e.splat("i64", str(start))
         value = e.let("sub" if down else "add", "i64", first, position)
-        return e.turn("trunc", "i64", value, register_kind(dtype))
+        if not dtype.is_float:
+            return e.turn("trunc", "i64", value, register_kind(dtype))
+        return e.convert(value, source=dtypes.INT64, target=dtype, mode="rint", overflow="wrap", dtype=dtype)
 
-    return [Tile(dtype, shape, shape, Lazy(emit, (), shared=w.shared(eqn), counts=True))]
+    return [Tile(dtype, shape, shape, Lazy(emit, (), shared=w.shared(eqn), counts=(*(0 for _ in shape[1:]), 1)[: len(shape)]))]
 
 
 # ---- the same elements elsewhere ---------------------------------------------------------------------------------
@@ -72,17 +68,26 @@ def _reshape(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     if all(isinstance(v, int) for v in x.valid):
         valid = eqn.op.valid(x.valid, shape=shape, old=x.shape)  # type: ignore[misc]
     else:
-        valid = _moved_valid(w, x, shape)
+        valid = _moved_valid(w, eqn, x, shape)
     return [Tile(x.dtype, shape, valid, w.elsewhere(memory, memory.pointer, strides))]
 
 
-def _moved_valid(w: Writer, x: Tile, shape: tuple[int, ...]) -> tuple[Int, ...]:
-    """Valid extents that are known at run time only, where all that changes is axes of one element."""
-    wide = [v for d, v in zip(x.shape, x.valid, strict=True) if d != 1]
-    if [d for d in x.shape if d != 1] != [d for d in shape if d != 1] or any(v != 1 for d, v in zip(x.shape, x.valid) if d == 1):
-        raise Unsupported("a reshape of a region known only at run time")
-    rest = iter(wide)
-    return tuple(1 if d == 1 else next(rest) for d in shape)
+def _moved_valid(w: Writer, eqn: Eqn, x: Tile, shape: tuple[int, ...]) -> tuple[Int, ...]:
+    """Valid extents that are known at run time only. That they stay a box, the abstract rule has seen: the first axis of more than
+    one element may be partly valid, in whole rows; nothing at all is where an axis of one element has none."""
+    known: Any = getattr(eqn.outs[0].aval, "valid", None) or shape
+    wide = [(d, v) for d, v in zip(x.shape, x.valid, strict=True) if d != 1]
+    kept = [d for d in shape if d != 1]
+    if kept == [d for d, _ in wide]:
+        extents = iter([v for _, v in wide])
+    else:
+        row, tail = math.prod(d for d, _ in wide[1:]), math.prod(kept[1:])
+        extents = iter([w.fn.mul(wide[0][1], row // tail), *kept[1:]])
+    result: list[Int] = [1 if d == 1 else next(extents) for d in shape]
+    for d, v in zip(x.shape, x.valid, strict=True):
+        if d == 1 and v != 1 and result:
+            result[0] = w.fn.pick(w.fn.compare("eq", v, 0), 0, result[0])
+    return tuple(r if n is None else n for r, n in zip(result, known, strict=True))
 
 
 def _transpose(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:

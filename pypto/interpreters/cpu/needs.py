@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from pypto.core.ir import Eqn, Jaxpr, Var, free_vars
+from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Root, Slot, Tile, Value
+
+if TYPE_CHECKING:
+    from pypto.interpreters.cpu.writer import Writer
 
 
 class Arena:
@@ -75,3 +82,11 @@ def safe(t: Tile, goal: Memory) -> bool:
             if m.pointer != goal.pointer or m.strides != goal.strides or node.shape != t.shape:
                 return False
     return True
+
+
+def offset(w: Writer, strides: Sequence[Int], starts: Sequence[Int]) -> Int:
+    """Elements from the beginning of a window to a place in it."""
+    total: Int = 0
+    for stride, s in zip(strides, starts, strict=True):
+        total = w.fn.add(total, w.fn.mul(stride, s))
+    return total

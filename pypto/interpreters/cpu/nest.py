@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pypto.interpreters.cpu.early import destination, name_of
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind, register_kind
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Scalar, Tile
@@ -64,8 +65,8 @@ class Nest:
         for t in self.nodes:
             if isinstance(t.source, Memory):
                 self.rows[id(t)] = aligned(t.source.strides, t.shape, full)
-            elif t.source.counts:
-                self.rows[id(t)] = aligned((0,) * (len(t.shape) - 1) + (1,), t.shape, full)
+            elif t.source.counts is not None:
+                self.rows[id(t)] = aligned(t.source.counts, t.shape, full)
         self._merge(keep_last)
         self.level: dict[int, int] = {}
         for t in self.nodes:
@@ -88,7 +89,8 @@ class Nest:
             for t in list(root.tree()):
                 if self._wanted(t) and t.source.shared:  # type: ignore[union-attr]
                     t.source.shared = False  # type: ignore[union-attr]
-                    self.kept.append((t, self.w.reserve(t.dtype, t.shape)))
+                    place = destination(self.w, name_of(self.w, t), t.dtype, t.shape)
+                    self.kept.append((t, place or self.w.reserve(t.dtype, t.shape)))
 
     @staticmethod
     def _wanted(t: Tile) -> bool:
@@ -97,7 +99,7 @@ class Nest:
     def _repeats(self, t: Tile) -> bool:
         """Whether a value varies along an axis, but not along one of more than one element before it."""
         assert isinstance(t.source, Lazy)
-        if not t.source.counts and not any(isinstance(x, Tile) for x in t.source.operands):
+        if t.source.counts is None and not any(isinstance(x, Tile) for x in t.source.operands):
             return False
         pad = len(self.full) - len(t.shape)
         varies = [i >= pad and t.shape[i - pad] != 1 for i in range(len(self.full))]
@@ -133,7 +135,7 @@ class Nest:
     def outer(self) -> Iterator[Inner]:
         """Open every loop but the innermost."""
         self.pointers = {id(t): t.source.pointer for t in self.nodes if isinstance(t.source, Memory)}
-        self.counters = {id(t): 0 for t in self.nodes if isinstance(t.source, Lazy) and t.source.counts}
+        self.counters = {id(t): 0 for t in self.nodes if isinstance(t.source, Lazy) and t.source.counts is not None}
         self.targets = [p.pointer for p in self.places]
         with ExitStack() as stack:
             self._evaluate(-1)
@@ -174,10 +176,11 @@ class Nest:
         """The register of a value that is computed, from those of its operands."""
         assert isinstance(t.source, Lazy)
         registers = []
-        if t.source.counts:
+        if t.source.counts is not None:
             first = lanes.splat("i64", str(counter))
             if lanes.width > 1:
-                steps = ", ".join(f"i64 {i}" for i in range(lanes.width))
+                step = int(self.rows[id(t)][-1])
+                steps = ", ".join(f"i64 {i * step}" for i in range(lanes.width))
                 first = lanes.let("add", "i64", first, f"<{steps}>")
             registers.append(first)
         for x in t.source.operands:
@@ -221,9 +224,9 @@ class Inner:
             return WIDTH
         return min(WIDTH, 1 << (self.count.bit_length() - 1)) if self.count else 1
 
-    def each(self, visit: Callable[[Step], None]) -> None:
-        """Walk over all elements in vectors, then over the rest one by one."""
-        width = self.width()
+    def each(self, visit: Callable[[Step], None], width: int | None = None) -> None:
+        """Walk over all elements in vectors, then over the rest one by one; in ascending order always."""
+        width = width or self.width()
         fn, n = self.fn, self.count
         whole = n - n % width if isinstance(n, int) else fn.let(f"and i64 {n}, {-width}")
         if whole != 0:
@@ -270,11 +273,17 @@ class Step:
             return value if self.lanes.width == 1 else self.inner._splats[key, self.lanes.width]
         if isinstance(t.source, Memory):
             return self.lanes.from_memory(t.dtype, self.raw(t))
-        counter = self.fn.add(self.nest.counters.get(key, 0), self.j)
+        counter: Int = 0
+        if t.source.counts is not None:
+            counter = self.fn.add(self.nest.counters[key], self.fn.mul(self.j, self.nest.rows[key][self.inner.axis]))
         return self.nest.compute(self.lanes, t, lambda x: self._values[id(x)], counter)
 
     def raw(self, t: Tile) -> str:
         """The bits of a tile's elements, where they are in memory as they are; otherwise those of the register."""
+        while (
+            isinstance(t.source, Lazy) and t.source.emit is identity and isinstance(x := t.source.operands[0], Tile) and x.dtype is t.dtype
+        ):
+            t = x  # only moved: a register would quieten a signalling NaN, which may be the bits of an index
         if not isinstance(t.source, Memory):
             return self.lanes.to_memory(t.dtype, self.get(t))
         if id(t) not in self._raw:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from pypto import dtypes
 from pypto.core.ir import Eqn
 from pypto.interpreters.cpu import amx, panels
+from pypto.interpreters.cpu.elements import tile
 from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.memory import _write, filled
-from pypto.interpreters.cpu.moves import tile
+from pypto.interpreters.cpu.needs import offset
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
@@ -21,7 +21,7 @@ from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
 
-_DTYPES = (dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8)
+_DTYPES = (dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8, dtypes.FP8E4M3FN, dtypes.FP8E5M2)
 
 
 def product(*, accumulates: bool, biased: bool) -> Callable[..., list[Value]]:
@@ -39,12 +39,23 @@ def product(*, accumulates: bool, biased: bool) -> Callable[..., list[Value]]:
 class _Product:
     def __init__(self, w: Writer, eqn: Eqn, a: Tile, b: Tile, acc: Tile | None, bias: Tile | None) -> None:
         self.w, self.eqn, self.acc, self.bias = w, eqn, acc, bias
-        if min(len(a.shape), len(b.shape)) < 2 or a.dtype not in _DTYPES:
-            raise Unsupported(f"a product of {a.dtype.name}[{a.shape}] and [{b.shape}]")
+        if a.dtype not in _DTYPES:
+            raise Unsupported(f"a product of {a.dtype.name}")
         self.kind = panels.Kind(a.dtype, a.dtype is dtypes.BF16 and eqn.params.get("numerics", "contract") == "contract")
-        self.left = self._oriented(a, eqn.params.get("a_trans", False))
-        self.right = self._oriented(b, eqn.params.get("b_trans", False))
-        self.shape = eqn.outs[0].aval.static_shape
+        out = eqn.outs[0].aval.static_shape
+        # a vector is a row on the left and a column on the right; the result has no such axis
+        self.row, self.column = len(a.shape) > 1, len(b.shape) > 1
+        self.left = self._oriented(a if self.row else self._matrix(a, 0), self.row and eqn.params.get("a_trans", False))
+        self.right = self._oriented(b if self.column else self._matrix(b, 1), self.column and eqn.params.get("b_trans", False))
+        batch = out[: len(out) - self.row - self.column]
+        self.shape = (*batch, self.left.shape[-2], self.right.shape[-1])
+
+    def _matrix(self, x: Tile, axis: int) -> Tile:
+        """A vector with an axis of one element more."""
+        memory = self.w.materialise(x)
+        rows = ((x.shape, 1), (x.valid, 1), (memory.strides, 0))
+        shape, valid, strides = ((one, *v) if axis == 0 else (*v, one) for v, one in rows)
+        return Tile(x.dtype, shape, valid, self.w.elsewhere(memory, memory.pointer, strides))  # type: ignore[arg-type]
 
     def _oriented(self, x: Tile, turned: bool) -> Tile:
         """The operand with its last two axes in the order of the product."""
@@ -60,26 +71,35 @@ class _Product:
         m, k, n = left.valid[-2], left.valid[-1], right.valid[-1]
         w.check(w.fn.compare("sle", k, right.valid[-2]), eqn, "product", [k, right.valid[-2]])
         batch = self._batch()
-        if any(v != d for x in (left, right) for v, d in zip(x.valid[:-2], x.shape[:-2])):
-            raise Unsupported("a product of partly valid batches")
-        valid = (*self.shape[:-2], m, n)
+        valid = (*batch, m, n)
         wide = self.kind.wide
         plain = out is wide and self.bias is None
         if self.acc is not None:
             place, valid = self._accumulator()
         else:
-            place = w.fresh(eqn) if plain else w.reserve(wide, self.shape)
+            place = w.fresh(eqn) if plain and self.row and self.column else w.reserve(wide, self.shape)
             w.fn.zero(place.pointer, math.prod(self.shape) * wide.itemsize)
-        for index in np.ndindex(*batch):
+        with ExitStack() as stack:
+            index = [0 if d == 1 and v == 1 else stack.enter_context(w.fn.loop(0, v)) for d, v in zip(self.shape, batch)]
             self._multiply(place, index, m, n, k)
-        total = Tile(wide, self.shape, valid, place)
-        return total if plain or self.acc is not None else self._finished(total, valid)
+        total = self._shaped(Tile(wide, self.shape, valid, place))
+        return total if plain or self.acc is not None else self._finished(total)
 
-    def _batch(self) -> tuple[int, ...]:
-        batch = self.shape[:-2]
-        if math.prod(batch) > 64:
-            raise Unsupported("a product of more than 64 batches")
-        return batch
+    def _batch(self) -> tuple[Int, ...]:
+        """The valid extents of the batch axes: an operand that has one along an axis repeats it."""
+        fn, rank = self.w.fn, len(self.shape) - 2
+        left, right = ((1,) * (rank + 2 - len(x.valid)) + x.valid[:-2] for x in (self.left, self.right))
+        return tuple(fn.pick(fn.compare("eq", a, 1), b, a) for a, b in zip(left, right, strict=True))
+
+    def _shaped(self, total: Tile) -> Tile:
+        """Without the axes that vectors do not have."""
+        kept = [*range(len(self.shape) - 2), *([len(self.shape) - 2] if self.row else []), *([len(self.shape) - 1] if self.column else [])]
+        if len(kept) == len(self.shape):
+            return total
+        memory = total.source
+        assert isinstance(memory, Memory)
+        shape, valid, strides = (tuple(v[a] for a in kept) for v in (total.shape, total.valid, memory.strides))
+        return Tile(total.dtype, shape, valid, self.w.elsewhere(memory, memory.pointer, strides))  # type: ignore[arg-type]
 
     def _accumulator(self) -> tuple[Memory, tuple[Int, ...]]:
         """Where the accumulator is, or a copy of its valid part."""
@@ -96,11 +116,11 @@ class _Product:
             w.move(acc, place)
         return place, acc.valid
 
-    def _multiply(self, place: Memory, index: tuple[int, ...], m: Int, n: Int, k: Int) -> None:
+    def _multiply(self, place: Memory, index: Sequence[Int], m: Int, n: Int, k: Int) -> None:
         w, fn = self.w, self.w.fn
         a, am, ak = self._operand(self.left, index)
         b, bk, bn = self._operand(self.right, index)
-        at = sum(i * int(s) for i, s in zip(index, place.strides))
+        at = offset(w, place.strides[: len(index)], index)
         c = fn.at(place.pointer, at, 4)
         tiles = amx.suits(self.kind, w.module.features)
         function = (amx if tiles else panels).product(w.module, self.kind)
@@ -111,32 +131,32 @@ class _Product:
         values = (a, am, ak, b, bk, bn, c, place.strides[-2], m, n, k, scratch.pointer)
         fn.do(f"call void @{function}({', '.join(f'{t} {x}' for (t, _), x in zip(panels.SIGNATURE, values, strict=True))})")
 
-    def _operand(self, x: Tile, index: tuple[int, ...]) -> tuple[str, Int, Int]:
+    def _operand(self, x: Tile, index: Sequence[Int]) -> tuple[str, Int, Int]:
         """The matrix of a batch: pointer, and strides of its two axes."""
         memory = x.memory
         assert memory is not None
         pad = len(index) - (len(x.shape) - 2)
         at: Int = 0
-        for i, d, s in zip(index[pad:], x.shape[:-2], memory.strides[:-2]):
-            at = self.w.fn.add(at, self.w.fn.mul(0 if d == 1 else i, s))
+        for i, v, s in zip(index[pad:], x.valid[:-2], memory.strides[:-2], strict=True):
+            at = self.w.fn.add(at, self.w.fn.mul(self.w.fn.pick(self.w.fn.compare("eq", v, 1), 0, i), s))
         return self.w.fn.at(memory.pointer, at, x.dtype.itemsize), memory.strides[-2], memory.strides[-1]
 
-    def _finished(self, total: Tile, valid: tuple[Int, ...]) -> Tile:
+    def _finished(self, total: Tile) -> Tile:
         """Bias and rounding, in the valid region; everything else is zero."""
-        w, out, wide = self.w, self.eqn.outs[0].aval.dtype, self.kind.wide
+        w, out, wide, shape, valid = self.w, self.eqn.outs[0].aval.dtype, self.kind.wide, total.shape, total.valid
 
         def emit(e: Lanes, x: str, *bias: str) -> str:
             return e.rounded(out, e.of(wide).add(x, bias[0]) if bias else x) if out.is_float else e.of(wide).add(x, bias[0])
 
         operands: tuple[Any, ...] = (total,) if self.bias is None else (total, self.bias)
-        done = Tile(out, self.shape, valid, Lazy(emit, operands))
-        if valid == self.shape:
-            return Tile(out, self.shape, valid, Lazy(emit, operands, shared=w.shared(self.eqn)))
+        done = Tile(out, shape, valid, Lazy(emit, operands))
+        if valid == shape:
+            return Tile(out, shape, valid, Lazy(emit, operands, shared=w.shared(self.eqn)))
         place = w.fresh(self.eqn)
         zero = w.literal(out.storage.type(0), out)
-        _write(w, filled(out, self.shape, zero), self.shape, self.shape, place.pointer, place.strides, None)
-        _write(w, done, self.shape, valid, place.pointer, place.strides, None)
-        return Tile(out, self.shape, valid, place)
+        _write(w, filled(out, shape, zero), shape, shape, place.pointer, place.strides, None)
+        _write(w, done, shape, valid, place.pointer, place.strides, None)
+        return Tile(out, shape, valid, place)
 
 
 PLAIN, ACCUMULATED, BIASED = (product(accumulates=a, biased=b) for a, b in ((False, False), (True, False), (False, True)))

@@ -9,13 +9,12 @@ import numpy as np
 
 from pypto import dtypes
 from pypto.core.ir import Eqn
+from pypto.interpreters.cpu.elements import tile
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind, register_kind
 from pypto.interpreters.cpu.memory import _write, filled
-from pypto.interpreters.cpu.moves import tile
 from pypto.interpreters.cpu.nest import Inner, Nest, Place
-from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
-from pypto.interpreters.cpu.values import Lazy, Memory, Scalar, Tile, Value
+from pypto.interpreters.cpu.values import Lazy, Memory, Scalar, Tile, Value, contiguous
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
@@ -100,14 +99,13 @@ class _Reduction:
         turned = Tile(x.dtype, shape, valid, w.elsewhere(memory, memory.pointer, strides))  # type: ignore[arg-type]
         if len(wide) == 1:
             return turned
-        if valid[len(kept) :] != shape[len(kept) :]:
-            raise Unsupported("a reduction of several axes of a partly valid tile")
-        place = w.move(turned)
-        last = 1
-        for n in shape[len(kept) :]:
-            last *= int(n)
+        # the valid elements close up: partial results count them through
+        place, last = w.reserve(x.dtype, shape), int(np.prod(shape[len(kept) :]))  # type: ignore[arg-type]
+        inner = contiguous(valid[len(kept) :], w.fn.mul)
+        _write(w, turned, shape, valid, place.pointer, (*place.strides[: len(kept)], *inner), None)
         flat = Memory(place.pointer, (*place.strides[: len(kept)], 1), place.slot)
-        return Tile(x.dtype, (*shape[: len(kept)], last), (*valid[: len(kept)], last), flat)  # type: ignore[arg-type]
+        taken = w.fn.product(valid[len(kept) :])
+        return Tile(x.dtype, (*shape[: len(kept)], last), (*valid[: len(kept)], taken), flat)  # type: ignore[arg-type]
 
     # ---- along the last axis ----
 

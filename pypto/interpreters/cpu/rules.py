@@ -45,9 +45,11 @@ class Tilewise:
     Attributes:
       emit: where `(writer, eqn, operands) -> results` is, as "module.NAME" of this package, so that importing ops loads none of it. The
         writer holds the function under construction; operands and results are the values of `pypto.interpreters.cpu.values`.
+      uses: what the rule takes from the op's own room, which is above this package: a table, or a function.
     """
 
     emit: str
+    uses: Any = None
 
     def function(self) -> Callable[..., Any]:
         """The function itself."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -152,7 +152,7 @@ class Function:
     # ---- control ----
 
     @contextmanager
-    def loop(self, low: Int, high: Int, step: int = 1) -> Iterator[str]:
+    def loop(self, low: Int, high: Int, step: Int = 1) -> Iterator[str]:
         """Run a block for low, low + step, ... while below high; step is positive."""
         n = self.number()
         self.do(f"br label %pre{n}")
@@ -170,6 +170,18 @@ class Function:
         self.do(f"%next{n} = add nsw i64 {index}, {step}")
         self.do(f"br label %head{n}")
         self.start(f"done{n}")
+
+    @contextmanager
+    def turns(self, test: Callable[[], str]) -> Iterator[None]:
+        """Run a block while an i1 is true; `test` writes the code that computes it."""
+        n = self.number()
+        self.do(f"br label %test{n}")
+        self.start(f"test{n}")
+        self.do(f"br i1 {test()}, label %turn{n}, label %end{n}")
+        self.start(f"turn{n}")
+        yield
+        self.do(f"br label %test{n}")
+        self.start(f"end{n}")
 
     @contextmanager
     def when(self, test: str) -> Iterator[None]:

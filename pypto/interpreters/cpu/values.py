@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,13 +92,15 @@ class Lazy:
       emit: `(lanes, *registers) -> register`.
       operands: tiles and scalars; a tile broadcasts to the shape of the result.
       shared: whether more than one place will ask: the first one also keeps the results in memory.
+      weight: how many ops lead to it.
+      counts: weights of a position: `emit` takes the sum of index * weight over all axes, an i64, as its first register.
     """
 
     emit: Callable[..., str]
     operands: tuple[Tile | Scalar, ...]
     shared: bool = False
     weight: int = 1
-    counts: bool = False  # the emit function takes the position along the last axis as its first register
+    counts: tuple[int, ...] | None = None
 
 
 @dataclass(eq=False)
@@ -150,3 +152,13 @@ def is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
             return False
         step *= n
     return True
+
+
+def spanned(regions: Sequence[tuple[tuple[Int, ...], tuple[int, ...]]]) -> tuple[Int, ...]:
+    """The valid region of a broadcast, from the operands' regions and shapes: the first operand that spans an axis decides."""
+    rank = max(len(shape) for _, shape in regions)
+    result: list[Int] = []
+    for axis in range(rank):
+        extents = [(v[at], s[at]) for v, s in regions if (at := axis - rank + len(s)) >= 0]
+        result.append(next((v for v, d in extents if d != 1), extents[0][0]))
+    return tuple(result)

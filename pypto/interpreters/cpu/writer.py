@@ -20,7 +20,7 @@ from pypto.interpreters.cpu.needs import Arena, meet, safe, used, uses, weight
 from pypto.interpreters.cpu.nest import Nest, Place
 from pypto.interpreters.cpu.rules import Lanewise, Tilewise, Unsupported
 from pypto.interpreters.cpu.text import Function, Int, constant
-from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Slot, Tile, Value, contiguous, is_dense
+from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Slot, Tile, Value, contiguous, is_dense, spanned
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.module import Module
@@ -35,6 +35,7 @@ _HANDLERS = {
     "reshape_view": memory.reshape_view,
     "transpose_view": memory.transpose_view,
     "valid_view": memory.valid_view,
+    "bits_view": memory.bits_view,
     "get": memory.get,
     "set": memory.put,
     "read": memory.read,
@@ -60,8 +61,10 @@ class Writer:
         self.arena = Arena()
         self.pinned: list[Slot] = []
         self.goals: dict[Var, Memory] = {}
-        self._views: weakref.WeakSet[Memory] = weakref.WeakSet()
+        self.views: weakref.WeakSet[Memory] = weakref.WeakSet()
         self._pointers: dict[int, str] = {}
+        self.walk: list[tuple[tuple[Eqn, ...], int]] = []
+        self.done: set[int] = set()  # stores that were made early, by the identity of their equations
 
     # ---- walking ----
 
@@ -72,8 +75,10 @@ class Writer:
         self.borrowed.append(borrowed)
         body = self.fn.number()
         self.fn.marks.append((len(self.fn.lines), body))
-        for eqn in jaxpr.eqns:
+        for i, eqn in enumerate(jaxpr.eqns):
+            self.walk.append((jaxpr.eqns, i))
             self.step(eqn)
+            self.walk.pop()
             self.fn.marks.append((len(self.fn.lines), body))
         outs = [self.read(a) for a in jaxpr.outs]
         self.left.pop()
@@ -114,7 +119,7 @@ class Writer:
 
     def read(self, a: Atom) -> Value:
         if isinstance(a, Literal):
-            return self.literal(a.value, a.aval.dtype)
+            return self.literal(a.value, a.aval.dtype) if np.ndim(a.value) == 0 else self.constant(np.asarray(a.value), a.aval.dtype)
         return self.env[a]
 
     def remaining(self, a: Atom) -> int:
@@ -150,9 +155,6 @@ class Writer:
         out = eqn.outs[0]
         source, target = eqn.ins[rule.first].aval.dtype, out.aval.dtype
         params = {**eqn.params, "source": source, "target": target} if rule.takes_params else {}
-        for dtype in (source, target):
-            register_kind(dtype)  # refuses what has no register
-
         function = rule.function()
 
         def emit(e: Lanes, *xs: str) -> str:
@@ -164,8 +166,8 @@ class Writer:
         operands = tuple(x for x in ins if isinstance(x, Tile | Scalar))
         if len(operands) != len(ins):
             raise Unsupported(f"{eqn.op.name} on handles")
-        valids = [x.valid for x in operands[rule.first :] if isinstance(x, Tile)] or [x.valid for x in operands if isinstance(x, Tile)]
-        valid = self.spanned(valids)
+        tiles = [x for x in (*operands[rule.first :], *operands[: rule.first]) if isinstance(x, Tile)]
+        valid = spanned([(x.valid, x.shape) for x in tiles])
         shared = self.shared(eqn)
         total = 1 + sum(weight(x) for x in operands)
         while total > MOST:
@@ -173,18 +175,6 @@ class Writer:
             total -= weight(heaviest)
             self.materialise(heaviest)
         return Tile(target, out.aval.static_shape, valid, Lazy(emit, operands, shared, weight=total))
-
-    def spanned(self, valids: Sequence[tuple[Int, ...]]) -> tuple[Int, ...]:
-        """The valid region of a broadcast: the first operand that spans an axis decides."""
-        rank = max(map(len, valids))
-        result: list[Int] = []
-        for axis in range(rank):
-            extents = [v[axis - rank + len(v)] for v in valids if axis - rank + len(v) >= 0]
-            chosen: Int = 1
-            for e in reversed(extents):
-                chosen = e if e == chosen else self.fn.pick(self.fn.compare("ne", e, 1), e, chosen)
-            result.append(chosen)
-        return tuple(result)
 
     def _scalar(self, eqn: Eqn, emit: Any, ins: Sequence[Any]) -> Scalar:
         dtype = eqn.outs[0].aval.dtype
@@ -195,11 +185,16 @@ class Writer:
                 return self.literal(eqn.op.meaning(*arrays, **eqn.params), dtype)
         return Scalar(dtype, emit(Lanes(self.fn, 1), *(x.register for x in ins)))
 
+    def constant(self, value: np.ndarray, dtype: DType) -> Tile:
+        """An array that is part of the program."""
+        raw = np.ascontiguousarray(value, dtype.storage)
+        name = self.module.bytes(raw.tobytes())
+        strides = contiguous(raw.shape, lambda a, b: a * b)  # type: ignore[operator]
+        return Tile(dtype, raw.shape, raw.shape, Memory(name, strides))
+
     def literal(self, value: Any, dtype: DType) -> Scalar:
         """A constant."""
         raw = np.asarray(value)
-        if raw.ndim:
-            raise Unsupported("array constants")
         kind = register_kind(dtype)
         if kind == "float":
             return Scalar(dtype, constant(kind, float(raw.astype(np.float32))))
@@ -292,14 +287,14 @@ class Writer:
     def seen_through(self, ref: Ref, pointer: str, strides: tuple[Int, ...], window: Any) -> Memory:
         """The memory of a load that stays where it is."""
         found = Memory(pointer, strides, None, ref.roots, window)
-        self._views.add(found)
+        self.views.add(found)
         return found
 
     def elsewhere(self, memory: Memory, pointer: str, strides: tuple[Int, ...]) -> Memory:
         """Other elements of the same memory, or the same ones in another order."""
         found = Memory(pointer, strides, memory.slot, memory.roots)
         if memory.roots != frozenset():
-            self._views.add(found)
+            self.views.add(found)
         return found
 
     def shared(self, eqn: Eqn) -> bool:
@@ -309,7 +304,7 @@ class Writer:
     def before_store(self, roots: frozenset[Root] | None, keep: Iterable[Memory] = ()) -> None:
         """Copy loads that a store through these buffers could change."""
         spared = {id(m) for m in keep}
-        changing = [m for m in self._views if id(m) not in spared and meet(m.roots, roots)]
+        changing = [m for m in self.views if id(m) not in spared and meet(m.roots, roots)]
         for m in sorted(changing, key=lambda m: m.pointer):
             for t in self.live():
                 if t.source is m:
@@ -346,7 +341,7 @@ class Writer:
                 if e.op.name == "call":
                     stores += e.ins
                 for v in e.outs:
-                    made[v] = e.ins[0] if e.op.name in ("view", "reshape_view", "transpose_view", "valid_view") else None
+                    made[v] = e.ins[0] if e.op.name in ("view", "reshape_view", "transpose_view", "valid_view", "bits_view") else None
                     if e.op.name == "alloc":
                         made[v] = v
         roots: set[Root] = set()

@@ -1,0 +1,278 @@
+"""Loops that only sum products of matrices: the operands of several turns are packed behind each other and multiplied at once.
+
+`for k: if k == first: acc = matmul(a, b) else: acc = matmul_acc(acc, a, b)`, and the same with several accumulators, is one product
+with a longer k: where a turn takes whole chunks of the contract, the bits are the same. The accumulator stays in AMX tiles meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pypto import dtypes
+from pypto.core.avals import RefAval, ScalarAval, TileAval
+from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
+from pypto.interpreters.cpu import amx, panels, threads
+from pypto.interpreters.cpu.early import destination
+from pypto.interpreters.cpu.rules import Lanewise, Tilewise
+from pypto.interpreters.cpu.text import Int
+from pypto.interpreters.cpu.values import Memory, Ref, Scalar, Tile, Value
+
+if TYPE_CHECKING:
+    from pypto.interpreters.cpu.writer import Writer
+
+_BUDGET = 3 << 18  # bytes of packed operands that stay in the second cache
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A matrix that every turn loads anew."""
+
+    var: Var
+    load: Eqn
+    turned: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """An accumulator: the product that makes it in the first turn (None: it comes with a value), and its operands."""
+
+    first: Eqn | None
+    left: Operand
+    right: Operand
+    shape: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A loop that only sums products: what a turn computes first (`loads`), and the sums in the order of what is carried."""
+
+    kind: panels.Kind
+    loads: Jaxpr
+    sums: tuple[Sum, ...]
+    depth: int
+
+
+class _Reader:
+    """Reads a body of loads, index arithmetic and products; anything else raises StopIteration."""
+
+    def __init__(self, w: Writer, body: Jaxpr, start: int) -> None:
+        self.w, self.body, self.start = w, body, start
+        self.made: dict[Var, Eqn] = {}
+        self.early: list[Eqn] = []
+        for e in body.eqns:
+            if e.op.name == "cond":
+                self.made.update((v, e) for v in e.outs)
+                for b in e.bodies():
+                    for inner in b.eqns:
+                        self.note(inner)
+            else:
+                self.note(e)
+
+    def note(self, e: Eqn) -> None:
+        scalars = isinstance(e.op.cpu, Lanewise) and all(isinstance(v.aval, ScalarAval) for v in e.outs)
+        rule = e.op.cpu.emit if isinstance(e.op.cpu, Tilewise) else ""
+        if not (scalars or rule in ("products.PLAIN", "products.ACCUMULATED") or _plain_load(e)):
+            raise StopIteration
+        self.made.update((v, e) for v in e.outs)
+
+    def meaning(self, a: Atom) -> Any:
+        """What an operand is, whatever the variables on the way are called."""
+        if isinstance(a, Literal):
+            return (str(a.aval), repr(a.value))
+        e = self.made.get(a)
+        return (
+            id(a) if e is None or e.op.name == "cond" else (e.op.name, repr(sorted(e.params.items(), key=str)), *map(self.meaning, e.ins))
+        )
+
+    def needed(self, roots: Sequence[Var]) -> tuple[Eqn, ...]:
+        """The equations that lead to some variables, in order."""
+        found: dict[int, Eqn] = {}
+
+        def visit(v: Atom) -> None:
+            e = self.made.get(v) if isinstance(v, Var) else None
+            if e is not None and id(e) not in found:
+                for a in e.ins:
+                    visit(a)
+                found[id(e)] = e
+
+        for v in roots:
+            visit(v)
+        return tuple(found.values())
+
+    def first_turn(self, test: Atom) -> bool:
+        """Whether a condition says that this is the first turn."""
+        e = self.made.get(test) if isinstance(test, Var) else None
+        if e is None or e.op.name != "eq":
+            return False
+        sides = [*e.ins, *reversed(e.ins)]
+        return any(
+            a is self.body.invars[0] and isinstance(b, Literal) and int(b.value) == self.start for a, b in zip(sides[::2], sides[1::2])
+        )
+
+    def sum(self, inside: Var, out: Atom) -> tuple[Eqn | None, Eqn]:
+        """How an accumulator is made in the first turn, and in the others."""
+        e = self.made.get(out) if isinstance(out, Var) else None
+        if e is None or isinstance(out, Literal):
+            raise StopIteration
+        first, more = None, e
+        if e.op.name == "cond":
+            if not self.first_turn(e.ins[0]):
+                raise StopIteration
+            at = e.outs.index(out)
+            first, more = (self.made.get(e.params[b].outs[at]) for b in ("then", "orelse"))
+            if first is None or more is None or _rule(first) != "products.PLAIN":
+                raise StopIteration
+            if _options(first) != _options(more) or [*map(self.meaning, first.ins)] != [*map(self.meaning, more.ins[1:])]:
+                raise StopIteration
+        if _rule(more) != "products.ACCUMULATED" or more.ins[0] is not inside or self.uses(inside) != 1:
+            raise StopIteration
+        return first, more
+
+    def uses(self, v: Var) -> int:
+        return sum(a is v for e in self.body.walk() for a in e.ins) + sum(a is v for a in self.body.outs)
+
+    def operand(self, a: Atom, turned: bool) -> Operand:
+        e = self.made.get(a) if isinstance(a, Var) else None
+        if e is None or not isinstance(a, Var) or not _plain_load(e) or len(a.aval.shape) != 2:
+            raise StopIteration
+        ref = self.w.env.get(e.ins[0]) if isinstance(e.ins[0], Var) else None
+        kept = [i for i in range(len(e.params["sizes"])) if i not in e.params["drop"]]
+        if not isinstance(ref, Ref) or ref.valid is not None or ref.strides[kept[-1]] != 1:
+            raise StopIteration
+        return Operand(a, e, turned)
+
+
+def _plain_load(e: Eqn) -> bool:
+    """A load of a whole window from a buffer."""
+    out = e.outs[0].aval if e.outs else None
+    return e.op.name == "get" and isinstance(e.ins[0].aval, RefAval) and isinstance(out, TileAval) and out.valid is None
+
+
+def _rule(e: Eqn) -> str:
+    return e.op.cpu.emit if isinstance(e.op.cpu, Tilewise) else ""
+
+
+def _options(e: Eqn) -> tuple[Any, ...]:
+    return tuple(e.params.get(name) for name in ("a_trans", "b_trans", "numerics"))
+
+
+def recognised(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> Plan | None:
+    """The plan of a loop that is one, where AMX has instructions for it."""
+    body: Jaxpr = eqn.params["body"]
+    start, stop, step = (x.known if isinstance(x, Scalar) else None for x in ins[:3])
+    if start is None or stop is None or step is None or step == 0 or not len(range(start, stop, step)) or len(body.outs) == 0:
+        return None
+    try:
+        return _plan(w, body, start)
+    except StopIteration:
+        return None
+
+
+def _plan(w: Writer, body: Jaxpr, start: int) -> Plan | None:
+    reader = _Reader(w, body, start)
+    sums: list[Sum] = []
+    operands: dict[Any, Operand] = {}
+    kinds: set[tuple[Any, bool]] = set()
+    depths: set[int] = set()
+    for inside, out in zip(body.invars[1:], body.outs, strict=True):
+        first, more = reader.sum(inside, out)
+        a_trans, b_trans, numerics = _options(more)
+        left, right = (
+            operands.setdefault((reader.meaning(a), turned), reader.operand(a, turned)) for a, turned in zip(more.ins[1:], (False, b_trans))
+        )
+        dtype = left.var.aval.dtype
+        kind = panels.Kind(dtype, dtype is dtypes.BF16 and numerics == "contract")
+        (m, k), shape = left.var.aval.static_shape, right.var.aval.static_shape
+        n = shape[0] if b_trans else shape[1]
+        wide = more.outs[0].aval.dtype is kind.wide and (first is None or first.outs[0].aval.dtype is kind.wide)
+        whole = (
+            isinstance(inside.aval, TileAval)
+            and inside.aval.valid is None
+            and shape[1 if b_trans else 0] == k
+            and m % 32 == 0
+            and n % 32 == 0
+        )
+        if a_trans or not wide or not whole or not amx.suits(kind, w.module.features) or k % amx.depth(kind):
+            return None
+        kinds.add((kind.dtype, kind.chunked))
+        depths.add(k)
+        sums.append(Sum(first, left, right, (m, n)))
+    if len(kinds) != 1 or len(depths) != 1:
+        return None
+    roots = [o.var for o in operands.values()]
+    return Plan(panels.Kind(*kinds.pop()), Jaxpr((body.invars[0],), reader.needed(roots), tuple(roots)), tuple(sums), depths.pop())
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Panel:
+    """Where an operand is packed: bytes of a strip, and of the part that one turn fills."""
+
+    operand: Operand
+    memory: Memory
+    strip: int
+    part: int
+
+
+def emit(w: Writer, eqn: Eqn, ins: Sequence[Value], plan: Plan) -> list[Value]:
+    """Pack, multiply, and again."""
+    fn, size = w.fn, plan.kind.dtype.itemsize
+    start, stop, step = (int(x.known) for x in ins[:3])  # type: ignore[union-attr]
+    turns = len(range(start, stop, step))
+    operands = list({id(o): o for s in plan.sums for o in (s.left, s.right)}.values())
+    bytes_of = {id(o): o.var.aval.static_shape[0] * o.var.aval.static_shape[1] * size for o in operands}
+    group = min(turns, max(1, _BUDGET // sum(bytes_of.values())))
+    part = 16 * plan.depth * size
+    packed = {id(o): _Panel(o, w.reserve(dtypes.INT8, (group * bytes_of[id(o)],)), group * part, part) for o in operands}
+    places = [_place(w, s, x, v) for s, x, v in zip(plan.sums, ins[3:], eqn.outs, strict=True)]
+    body: Jaxpr = eqn.params["body"]
+    with fn.loop(0, turns, group) as begin:
+        many = fn.least(fn.sub(turns, begin), group)
+        with fn.loop(0, many) as t:
+            w.env[body.invars[0]] = Scalar(body.invars[0].aval.dtype, str(fn.add(fn.mul(fn.add(begin, t), step), start)))
+            for v, x in zip(plan.loads.outs, w.block(plan.loads), strict=True):
+                assert isinstance(x, Tile)
+                _pack(w, plan, x, next(p for p in packed.values() if p.operand.var is v), t, plan.sums)
+            w.forget(plan.loads)
+        fresh = fn.let(f"icmp eq i64 {begin}, 0")
+        tiles = fn.mul(many, plan.depth // amx.depth(plan.kind))
+        for s, place in zip(plan.sums, places, strict=True):
+            _multiply(w, plan, s, packed[id(s.left)], packed[id(s.right)], place, tiles, fresh if s.first is not None else "false")
+        threads.poll(w, w.module.costs.straight(body))
+    return [Tile(plan.kind.wide, s.shape, s.shape, place) for s, place in zip(plan.sums, places, strict=True)]
+
+
+def _place(w: Writer, s: Sum, init: Value, out: Var) -> Memory:
+    """Where a sum goes; what it begins with is copied there."""
+    assert isinstance(init, Tile)
+    if s.first is not None:
+        return destination(w, out, init.dtype, s.shape) or w.reserve(init.dtype, s.shape)
+    w.materialise(init)
+    return w.move(init)
+
+
+def _pack(w: Writer, plan: Plan, x: Tile, panel: _Panel, t: Int, sums: Sequence[Sum]) -> None:
+    fn, size, memory = w.fn, plan.kind.dtype.itemsize, w.materialise(x)
+    target = fn.at(panel.memory.pointer, fn.mul(t, panel.part))
+    if any(s.left is panel.operand for s in sums):
+        rows, columns = x.shape
+        lda = fn.mul(memory.strides[0], size)
+        fn.do(
+            f"call void @{amx.pack_left(w.module)}(ptr {memory.pointer}, i64 {lda}, i64 {rows}, i64 {columns * size}, "
+            f"ptr {target}, i64 {panel.strip})"
+        )
+        return
+    n, k = x.shape if panel.operand.turned else x.shape[::-1]
+    function = amx.pack(w.module, plan.kind, turned=panel.operand.turned)
+    fn.do(f"call void @{function}(ptr {memory.pointer}, i64 {memory.strides[0]}, i64 {n}, i64 {k}, ptr {target}, i64 {panel.strip})")
+
+
+def _multiply(w: Writer, plan: Plan, s: Sum, left: _Panel, right: _Panel, place: Memory, tiles: Int, fresh: str) -> None:
+    a = f"ptr {left.memory.pointer}, i64 64, i64 {amx.TILE}, i64 {left.strip}"
+    b = f"ptr {right.memory.pointer}, i64 {right.strip}"
+    c = f"ptr {place.pointer}, i64 {place.strides[0]}, i64 {s.shape[0]}, i64 {s.shape[1]}"
+    w.fn.do(f"call void @{amx.multiply(w.module, plan.kind)}({a}, {b}, {c}, i64 {tiles}, i1 {fresh})")
