@@ -1,23 +1,51 @@
-"""Run every benchmark, or the ones named: `python -m benchmarks [NAME ...]`."""
+"""All measurements: `python -m benchmarks [workloads] [startup] [curves] [--quick] [--json FILE]`; `./dev bench` is the same.
+
+Prints the tables, and writes all figures with what they were measured on to `build/bench.json`. The machine is never quiet enough for
+times of two runs to be compared: ratios within one run are what counts.
+"""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+import argparse
+import importlib.metadata
+import json
+import platform
 import sys
+import time
 from pathlib import Path
+from typing import Any
+
+from benchmarks import curves, startup, workloads
+from pypto.interpreters.cpu.machine import host
+from pypto.interpreters.cpu.native import processors
+from pypto.version import VERSION
+
+PARTS = ("workloads", "startup", "curves")
 
 
-def main(names: list[str]) -> int:
-    """Run benchmarks by name; all of them when none is named."""
-    found = sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if not m.name.startswith("_"))
-    unknown = set(names) - set(found)
-    if unknown:
-        print(f"there is no benchmark {sorted(unknown)[0]}; there are: {', '.join(found)}", file=sys.stderr)
-        return 1
-    for name in names or found:
-        print(f"== {name}")
-        importlib.import_module(f"benchmarks.{name}").main()
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    versions = {name: importlib.metadata.version(name) for name in ("numpy", "ml_dtypes", "llvmlite", "jax")}
+    return {"pypto": VERSION, **versions, "python": platform.python_version(), "cpu": host()[0], "processors": processors()}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the parts, and write the figures."""
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="part", help=f"{', '.join(PARTS)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="without the peers that take seconds, and without curves")
+    parser.add_argument("--json", type=Path, default=Path("build/bench.json"))
+    given = parser.parse_args(arguments)
+    found: dict[str, Any] = {"when": time.strftime("%Y-%m-%d %H:%M"), "machine": machine()}
+    for part in given.parts or (PARTS[:2] if given.quick else PARTS):
+        print(f"== {part}", flush=True)
+        if part == "workloads":
+            found[part] = workloads.main(["--quick"] if given.quick else [])
+        else:
+            found[part] = {"startup": startup, "curves": curves}[part].main()
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    given.json.write_text(json.dumps(found, indent=1))
+    print(f"\nfigures: {given.json}")
     return 0
 
 

@@ -1,379 +1,240 @@
-"""W1 to W7: pypto compiled, pypto's reference executor, a NumPy tile loop and jax.jit, interleaved in one run.
+"""W1 to W7 against their peers, interleaved in one run: medians in ms, and the ratio of the best peer to pypto.
 
-`python -m benchmarks.workloads [W1 ...] [--reference] [--rounds N]` prints medians in ms, and the ratio of the best peer to the compiled
-kernel. Results are checked in the same run: bits against the reference executor with `--reference`, values against jax always.
+`python -m benchmarks.workloads [W1 ...] [--rounds N] [--quick] [--reference] [--json FILE]`. Peers: jax.jit of the straight array
+program, NumPy tile loops, Pallas under `interpret=True`, and Triton's interpreter where it is installed. Every result is compared with
+jax's in the same run, and with `--reference` the bits with those of the reference executor. Figures of different runs do not compare.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 import pypto
-import pypto.language as pl
+from benchmarks import kernels, pallas, peers
+from benchmarks.peers import BF16
 
-BF16 = ml_dtypes.bfloat16
-INFINITY = float("inf")
-
-
-# ---- W1: row softmax ---------------------------------------------------------------------------------------------
-
-
-@pl.jit
-def softmax(x: pl.Tensor[[4096, 4096], pl.FP32], out: pl.Out[pl.Tensor[[4096, 4096], pl.FP32]]):
-    for r in pl.parallel(0, 4096, 16):
-        with pl.at(level=pl.Level.CORE_GROUP):
-            peak = pl.full([16, 1], dtype=pl.FP32, value=-INFINITY)
-            for c in pl.range(0, 4096, 1024):
-                peak = pl.maximum(peak, pl.row_max(x[r : r + 16, c : c + 1024]))
-            total = pl.full([16, 1], dtype=pl.FP32, value=0.0)
-            for c in pl.range(0, 4096, 1024):
-                e = pl.exp(pl.row_expand_sub(x[r : r + 16, c : c + 1024], peak))
-                total = pl.add(total, pl.row_sum(e))
-                out[r : r + 16, c : c + 1024] = e
-            for c in pl.range(0, 4096, 1024):
-                out[r : r + 16, c : c + 1024] = pl.row_expand_div(out[r : r + 16, c : c + 1024], total)
-
-
-def softmax_tiles(x: Any, out: Any) -> None:
-    for r in range(0, 4096, 16):
-        t = x[r : r + 16]
-        e = np.exp(t - t.max(1, keepdims=True))
-        out[r : r + 16] = e / e.sum(1, keepdims=True)
-
-
-def softmax_jax(jnp: Any, x: Any) -> Any:
-    e = jnp.exp(x - x.max(1, keepdims=True))
-    return e / e.sum(1, keepdims=True)
-
-
-# ---- W2: RMSNorm, projection, SwiGLU -----------------------------------------------------------------------------
-
-
-@pl.jit
-def swiglu(
-    x: pl.Tensor[[128, 4096], pl.FP32],
-    gain: pl.Tensor[[1, 4096], pl.FP32],
-    w: pl.Tensor[[4096, 11008], pl.BF16],
-    out: pl.Out[pl.Tensor[[128, 5504], pl.BF16]],
-):
-    h = pl.create_tensor([128, 4096], dtype=pl.BF16)
-    for r in pl.parallel(0, 128, 16):
-        with pl.at(level=pl.Level.CORE_GROUP):
-            squares = pl.full([16, 1], dtype=pl.FP32, value=0.0)
-            for c in pl.range(0, 4096, 512):
-                t = x[r : r + 16, c : c + 512]
-                squares = pl.add(squares, pl.row_sum(pl.mul(t, t)))
-            scale = pl.rsqrt(pl.adds(pl.muls(squares, 1.0 / 4096.0), 1e-6))
-            for c in pl.range(0, 4096, 512):
-                t = pl.row_expand_mul(x[r : r + 16, c : c + 512], scale)
-                h[r : r + 16, c : c + 512] = pl.cast(pl.col_expand_mul(t, gain[:, c : c + 512]), pl.BF16, mode="rint")
-    for n in pl.parallel(0, 5504, 128):
-        gate = pl.create_tensor([128, 128], dtype=pl.FP32)
-        up = pl.create_tensor([128, 128], dtype=pl.FP32)
-        with pl.at(level=pl.Level.CORE_GROUP):
-            for k in pl.range(0, 4096, 512):
-                a = h[:, k : k + 512]
-                if k == 0:
-                    gate = pl.matmul(a, w[k : k + 512, n : n + 128])
-                    up = pl.matmul(a, w[k : k + 512, 5504 + n : 5504 + n + 128])
-                else:
-                    gate = pl.matmul_acc(gate, a, w[k : k + 512, n : n + 128])
-                    up = pl.matmul_acc(up, a, w[k : k + 512, 5504 + n : 5504 + n + 128])
-            y = pl.mul(pl.div(gate, pl.adds(pl.exp(pl.neg(gate)), 1.0)), up)
-            out[:, n : n + 128] = pl.cast(y, pl.BF16, mode="rint")
-
-
-def swiglu_tiles(x: Any, gain: Any, w: Any, out: Any) -> None:
-    h = (x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-6) * gain).astype(BF16)
-    for n in range(0, 5504, 128):
-        gate = up = 0.0
-        for k in range(0, 4096, 512):
-            a = h[:, k : k + 512].astype(np.float32)
-            gate = gate + a @ w[k : k + 512, n : n + 128].astype(np.float32)
-            up = up + a @ w[k : k + 512, 5504 + n : 5504 + n + 128].astype(np.float32)
-        out[:, n : n + 128] = (gate / (1 + np.exp(-gate)) * up).astype(BF16)
-
-
-def swiglu_jax(jnp: Any, x: Any, gain: Any, w: Any) -> Any:
-    h = (x / jnp.sqrt((x * x).mean(1, keepdims=True) + 1e-6) * gain).astype(jnp.bfloat16)
-    y = jnp.matmul(h, w, preferred_element_type=jnp.float32)
-    gate, up = y[:, :5504], y[:, 5504:]
-    return (gate / (1 + jnp.exp(-gate)) * up).astype(jnp.bfloat16)
-
-
-# ---- W3: matmul --------------------------------------------------------------------------------------------------
-
-
-@pl.jit
-def matmul(a: pl.Tensor[[1024, 1024], pl.BF16], b: pl.Tensor[[1024, 1024], pl.BF16], out: pl.Out[pl.Tensor[[1024, 1024], pl.FP32]]):
-    for m in pl.parallel(0, 1024, 128):
-        for n in pl.parallel(0, 1024, 128):
-            acc = pl.create_tensor([128, 128], dtype=pl.FP32)
-            with pl.at(level=pl.Level.CORE_GROUP):
-                for k in pl.range(0, 1024, 64):
-                    if k == 0:
-                        acc = pl.matmul(a[m : m + 128, k : k + 64], b[k : k + 64, n : n + 128])
-                    else:
-                        acc = pl.matmul_acc(acc, a[m : m + 128, k : k + 64], b[k : k + 64, n : n + 128])
-                out[m : m + 128, n : n + 128] = acc
-
-
-def matmul_tiles(a: Any, b: Any, out: Any) -> None:
-    for m in range(0, 1024, 128):
-        for n in range(0, 1024, 128):
-            acc = np.zeros((128, 128), np.float32)
-            for k in range(0, 1024, 64):
-                acc += a[m : m + 128, k : k + 64].astype(np.float32) @ b[k : k + 64, n : n + 128].astype(np.float32)
-            out[m : m + 128, n : n + 128] = acc
-
-
-def matmul_jax(jnp: Any, a: Any, b: Any) -> Any:
-    return jnp.matmul(a, b, preferred_element_type=jnp.float32)
-
-
-# ---- W4: flash attention -----------------------------------------------------------------------------------------
-
-
-@pl.jit
-def attention(
-    q: pl.Tensor[[8, 2048, 128], pl.BF16],
-    k: pl.Tensor[[8, 2048, 128], pl.BF16],
-    v: pl.Tensor[[8, 2048, 128], pl.BF16],
-    out: pl.Out[pl.Tensor[[8, 2048, 128], pl.BF16]],
-):
-    for block in pl.spmd(8 * 32):
-        head = block // 32
-        q0 = block % 32 * 64
-        tile_q = q[head, q0 : q0 + 64, :]
-        peak = pl.full([64, 1], dtype=pl.FP32, value=-INFINITY)
-        total = pl.full([64, 1], dtype=pl.FP32, value=0.0)
-        mixed = pl.full([64, 128], dtype=pl.FP32, value=0.0)
-        for s in pl.range(0, 2048, 128):
-            scores = pl.muls(pl.matmul(tile_q, k[head, s : s + 128, :], b_trans=True), 0.08838834764831845)
-            now = pl.maximum(peak, pl.row_max(scores))
-            decay = pl.exp(pl.sub(peak, now))
-            weights = pl.exp(pl.row_expand_sub(scores, now))
-            total = pl.add(pl.mul(total, decay), pl.row_sum(weights))
-            part = pl.matmul(pl.cast(weights, pl.BF16, mode="rint"), v[head, s : s + 128, :])
-            mixed = pl.add(pl.row_expand_mul(mixed, decay), part)
-            peak = now
-        out[head, q0 : q0 + 64, :] = pl.cast(pl.row_expand_div(mixed, total), pl.BF16, mode="rint")
-
-
-def attention_tiles(q: Any, k: Any, v: Any, out: Any) -> None:
-    for h in range(8):
-        for q0 in range(0, 2048, 64):
-            t = q[h, q0 : q0 + 64].astype(np.float32)
-            peak, total, mixed = np.full((64, 1), -np.inf, np.float32), np.zeros((64, 1), np.float32), np.zeros((64, 128), np.float32)
-            for s in range(0, 2048, 128):
-                scores = t @ k[h, s : s + 128].astype(np.float32).T * np.float32(128**-0.5)
-                now = np.maximum(peak, scores.max(1, keepdims=True))
-                decay, weights = np.exp(peak - now), np.exp(scores - now)
-                total = total * decay + weights.sum(1, keepdims=True)
-                mixed = mixed * decay + weights.astype(BF16).astype(np.float32) @ v[h, s : s + 128].astype(np.float32)
-                peak = now
-            out[h, q0 : q0 + 64] = (mixed / total).astype(BF16)
-
-
-def attention_jax(jnp: Any, q: Any, k: Any, v: Any) -> Any:
-    scores = jnp.einsum("hqd,hkd->hqk", q, k, preferred_element_type=jnp.float32) * np.float32(128**-0.5)
-    e = jnp.exp(scores - scores.max(2, keepdims=True))
-    mixed = jnp.einsum("hqk,hkd->hqd", e.astype(jnp.bfloat16), v, preferred_element_type=jnp.float32)
-    return (mixed / e.sum(2, keepdims=True)).astype(jnp.bfloat16)
-
-
-# ---- W5: quantised matmul ----------------------------------------------------------------------------------------
-
-
-@pl.jit
-def quantised(
-    x: pl.Tensor[[1024, 1024], pl.FP32],
-    w: pl.Tensor[[1024, 1024], pl.INT8],
-    scale: pl.Tensor[[1, 1024], pl.FP32],
-    out: pl.Out[pl.Tensor[[1024, 1024], pl.FP32]],
-):
-    codes = pl.create_tensor([1024, 1024], dtype=pl.INT8)
-    steps = pl.create_tensor([1024, 1], dtype=pl.FP32)
-    for r in pl.parallel(0, 1024, 16):
-        with pl.at(level=pl.Level.CORE_GROUP):
-            t = x[r : r + 16, :]
-            step = pl.muls(pl.row_max(pl.abs(t)), 1.0 / 127.0)
-            near = pl.cast(pl.row_expand_div(t, step), pl.INT32, mode="rint")
-            codes[r : r + 16, :] = pl.cast(pl.cast(near, pl.FP16, mode="rint"), pl.INT8, mode="rint")
-            steps[r : r + 16, :] = step
-    for m in pl.parallel(0, 1024, 128):
-        for n in pl.parallel(0, 1024, 128):
-            acc = pl.create_tensor([128, 128], dtype=pl.INT32)
-            with pl.at(level=pl.Level.CORE_GROUP):
-                for k in pl.range(0, 1024, 128):
-                    if k == 0:
-                        acc = pl.matmul(codes[m : m + 128, k : k + 128], w[k : k + 128, n : n + 128], out_dtype=pl.INT32)
-                    else:
-                        acc = pl.matmul_acc(acc, codes[m : m + 128, k : k + 128], w[k : k + 128, n : n + 128])
-                y = pl.row_expand_mul(pl.cast(acc, pl.FP32, mode="rint"), steps[m : m + 128, :])
-                out[m : m + 128, n : n + 128] = pl.col_expand_mul(y, scale[:, n : n + 128])
-
-
-def quantised_tiles(x: Any, w: Any, scale: Any, out: Any) -> None:
-    step = np.abs(x).max(1, keepdims=True) * np.float32(1 / 127)
-    codes = np.rint(x / step).astype(np.int8)
-    for m in range(0, 1024, 128):
-        for n in range(0, 1024, 128):
-            acc = 0.0
-            for k in range(0, 1024, 128):  # exact in FP32: 128 products below 2**14
-                acc = acc + codes[m : m + 128, k : k + 128].astype(np.float32) @ w[k : k + 128, n : n + 128].astype(np.float32)
-            out[m : m + 128, n : n + 128] = acc * step[m : m + 128] * scale[:, n : n + 128]
-
-
-def quantised_jax(jnp: Any, x: Any, w: Any, scale: Any) -> Any:
-    step = jnp.abs(x).max(1, keepdims=True) * np.float32(1 / 127)
-    codes = jnp.rint(x / step).astype(jnp.int8)
-    return jnp.matmul(codes, w, preferred_element_type=jnp.int32).astype(jnp.float32) * step * scale
-
-
-# ---- W7: launch --------------------------------------------------------------------------------------------------
-
-
-@pl.jit
-def small(a: pl.Tensor[[16, 16], pl.FP32], b: pl.Tensor[[16, 16], pl.FP32], out: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        out[:, :] = pl.add(a[:, :], b[:, :])
-
-
-def small_tiles(a: Any, b: Any, out: Any) -> None:
-    np.add(a, b, out=out)
-
-
-def small_jax(jnp: Any, a: Any, b: Any) -> Any:
-    return a + b
-
-
-# ---- running -----------------------------------------------------------------------------------------------------
+F32, I8, I32 = np.float32, np.int8, np.int32
+COMPILED = {"check": False, "executor": "cpu"}
+SLOW = ("pallas interpret", "pypto reference")
+"""Competitors that are measured in the first rounds only."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A kernel, its peers and its data. `repeat` calls are one measurement."""
+    """A kernel, its peers and its data, for a size.
 
-    kernel: Any
-    tiles: Callable[..., None]
+    Attributes:
+      inputs, outputs: shapes and dtypes for a size.
+      sizes: those of the growth curve; the last is the workload's own.
+      target: the ratio it is meant to reach.
+      tolerance: how far from jax's result, relative to its largest element: JAX sums in another order and its exp is not rounded
+        correctly; W6 and W7 are exact.
+      repeat: calls in one measurement.
+    """
+
+    name: str
+    what: str
+    kernel: Callable[[int], Any]
     jax: Callable[..., Any]
-    inputs: Callable[[np.random.Generator], list[np.ndarray]]
-    out: tuple[tuple[int, ...], Any]
+    tiles: Callable[..., None]
+    pallas: Callable[..., Any]
+    inputs: Callable[[int], list[tuple[tuple[int, ...], Any]]]
+    outputs: Callable[[int], list[tuple[tuple[int, ...], Any]]]
+    sizes: tuple[int, ...]
+    target: float
     tolerance: float
     repeat: int = 1
 
 
-def _normal(*shapes: Any) -> Callable[[np.random.Generator], list[np.ndarray]]:
-    def make(rng: np.random.Generator) -> list[np.ndarray]:
-        found = []
-        for shape, dtype in shapes:
-            x = rng.integers(-127, 128, shape) if dtype is np.int8 else rng.normal(size=shape).astype(np.float32)
-            found.append(x.astype(dtype))
-        return found
-
-    return make
+def _square(*dtypes: Any) -> Callable[[int], list[Any]]:
+    return lambda n: [((n, n), d) for d in dtypes]
 
 
-F32, I8 = np.float32, np.int8
-SQUARE = (1024, 1024)
-_PROJECTION = _normal(((128, 4096), F32), ((1, 4096), F32), ((4096, 11008), BF16))
 WORKLOADS = {
-    "W1": Workload(softmax, softmax_tiles, softmax_jax, _normal(((4096, 4096), F32)), ((4096, 4096), F32), 1e-5),
-    "W2": Workload(
-        swiglu,
-        swiglu_tiles,
-        swiglu_jax,
-        lambda rng: [x * x.dtype.type(2**-6 if x.dtype == BF16 else 1) for x in _PROJECTION(rng)],
-        ((128, 5504), BF16),
-        2e-2,
-    ),
-    "W3": Workload(matmul, matmul_tiles, matmul_jax, _normal((SQUARE, BF16), (SQUARE, BF16)), (SQUARE, F32), 1e-4),
-    "W4": Workload(attention, attention_tiles, attention_jax, _normal(*[((8, 2048, 128), BF16)] * 3), ((8, 2048, 128), BF16), 2e-2),
-    "W5": Workload(quantised, quantised_tiles, quantised_jax, _normal((SQUARE, F32), (SQUARE, I8), ((1, 1024), F32)), (SQUARE, F32), 2e-3),
-    "W7": Workload(small, small_tiles, small_jax, _normal(((16, 16), F32), ((16, 16), F32)), ((16, 16), F32), 0.0, 2000),
+    w.name: w
+    for w in (
+        Workload(
+            "W1", "row softmax, [4096, 4096] FP32", kernels.softmax, peers.softmax_jax, peers.softmax_tiles, pallas.softmax,
+            lambda n: [((n, 4096), F32)], lambda n: [((n, 4096), F32)], (512, 1024, 2048, 4096), 2, 1e-5,
+        ),
+        Workload(
+            "W2", "RMSNorm + BF16 matmul + SwiGLU, 128 x 4096 x 11008", kernels.swiglu, peers.swiglu_jax, peers.swiglu_tiles,
+            pallas.swiglu, lambda n: [((128, 4096), F32), ((1, 4096), F32), ((4096, 2 * n), BF16)], lambda n: [((128, n), BF16)],
+            (640, 1408, 2816, 5504), 1.5, 2e-2,
+        ),
+        Workload(
+            "W3", "matmul 1024^3, BF16 to FP32", kernels.matmul, peers.matmul_jax, peers.matmul_tiles, pallas.matmul,
+            _square(BF16, BF16), _square(F32), (128, 256, 512, 1024), 1, 1e-4,
+        ),
+        Workload(
+            "W4", "flash attention, 2048 x 128, 8 heads, BF16", kernels.attention, peers.attention_jax, peers.attention_tiles,
+            pallas.attention, lambda n: [((8, n, 128), BF16)] * 3, lambda n: [((8, n, 128), BF16)], (256, 512, 1024, 2048), 2.5, 2e-2,
+        ),
+        Workload(
+            "W5", "INT8 quantise, matmul, dequantise, 1024^3", kernels.quantised, peers.quantised_jax, peers.quantised_tiles,
+            pallas.quantised, lambda n: [((n, n), F32), ((n, n), I8), ((1, n), F32)], _square(F32), (128, 256, 512, 1024), 1.2, 2e-3,
+        ),
+        Workload(
+            "W6", "top-8 of 512, 4096 rows", kernels.top, peers.top_jax, peers.top_tiles, pallas.top, lambda n: [((n, 512), F32)],
+            lambda n: [((n, 8), F32), ((n, 8), I32)], (512, 1024, 2048, 4096), 6, 0.0,
+        ),
+        Workload(
+            "W7", "launch: one [16, 16] addition", kernels.small, peers.small_jax, peers.small_tiles, pallas.small, _square(F32, F32),
+            _square(F32), (16, 32, 64, 128), 4, 0.0, 2000,
+        ),
+    )
 }  # fmt: skip
 
 
-def runners(work: Workload, *, reference: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, np.ndarray]]:
-    """Every competitor as a function that runs it once, and the array each leaves its result in."""
+def data(work: Workload, size: int) -> list[np.ndarray]:
+    """The arguments, the same ones in every run."""
+    rng = np.random.default_rng(0)
+    made = []
+    for shape, dtype in work.inputs(size):
+        if dtype is I8:
+            made.append(rng.integers(-127, 128, shape).astype(np.int8))
+            continue
+        scale = 2.0**-6 if work.name == "W2" and dtype is BF16 else 1.0
+        made.append((rng.normal(size=shape).astype(np.float32) * np.float32(scale)).astype(dtype))
+    return made
+
+
+@dataclass
+class Competitors:
+    """What runs: functions by name, and where each leaves its results."""
+
+    run: dict[str, Callable[[], Any]]
+    results: dict[str, Callable[[], list[np.ndarray]]]
+    compiled: Any
+
+
+def competitors(work: Workload, size: int, *, others: bool = True, reference: bool = False) -> Competitors:
+    """Everybody who takes part; with `others`, also those that take long."""
     import jax
-    import jax.numpy as jnp
+    from jax.experimental import pallas as jax_pallas
 
-    inputs = work.inputs(np.random.default_rng(0))
-    results = {name: np.zeros(work.out[0], work.out[1]) for name in ("pypto cpu", "pypto reference", "numpy tiles")}
-    on_device = [jnp.asarray(x) for x in inputs]
-    compiled = jax.jit(lambda *xs: work.jax(jnp, *xs))
+    inputs, kernel = data(work, size), work.kernel(size)
+    outs = {name: [np.zeros(s, d) for s, d in work.outputs(size)] for name in ("pypto", "numpy tiles", "pypto reference")}
+    device = [jax.numpy.asarray(x) for x in inputs]
+    run: dict[str, Callable[[], Any]] = {"pypto": lambda: kernel(*inputs, *outs["pypto"])}
+    results: dict[str, Callable[[], list[np.ndarray]]] = {name: lambda name=name: outs[name] for name in outs}
 
-    def ours() -> None:
-        work.kernel(*inputs, results["pypto cpu"])
+    def compiled(name: str, function: Callable[..., Any]) -> None:
+        jitted, kept = jax.jit(function), []
 
-    def meaning() -> None:
-        with pypto.override(executor="reference"):
-            work.kernel(*inputs, results["pypto reference"])
+        def go() -> None:
+            kept[:] = [jax.block_until_ready(jitted(*device))]
 
-    found: dict[str, Callable[[], Any]] = {
-        "pypto cpu": ours,
-        "numpy tiles": lambda: work.tiles(*inputs, results["numpy tiles"]),
-        "jax.jit": lambda: compiled(*on_device).block_until_ready(),
-    }
+        run[name] = go
+        results[name] = lambda: [np.asarray(x) for x in (kept[0] if isinstance(kept[0], tuple | list) else kept)]
+
+    compiled("jax.jit", lambda *xs: work.jax(jax, *xs))
+    run["numpy tiles"] = lambda: work.tiles(*inputs, *outs["numpy tiles"])
+    if others:
+        compiled("pallas interpret", lambda *xs: work.pallas(jax, jax_pallas, *xs))
     if reference:
-        found["pypto reference"] = meaning
-    results["jax.jit"] = np.asarray(compiled(*on_device))
-    return found, results
+
+        def meaning() -> None:
+            with pypto.override(executor="reference"):
+                kernel(*inputs, *outs["pypto reference"])
+
+        run["pypto reference"] = meaning
+    return Competitors(run, results, kernel.lower().compiled)
 
 
-def measure(name: str, *, rounds: int, reference: bool) -> dict[str, Any]:
-    """Medians of one workload, interleaved, and whether the results agree."""
-    work = WORKLOADS[name]
-    with pypto.override(check=False, executor="cpu"):
-        compiled = work.kernel.lower().compiled
-        todo, results = runners(work, reference=reference)
-        times: dict[str, list[float]] = {k: [] for k in todo}
-        for turn in range(rounds + 1):
-            for competitor, run in todo.items():
-                slow = competitor == "pypto reference"
-                if slow and turn > 1:
-                    continue
-                repeat = 20 if slow and work.repeat > 1 else work.repeat
-                start = time.perf_counter()
-                for _ in range(repeat):
-                    run()
-                if turn or slow:
-                    times[competitor].append((time.perf_counter() - start) / repeat)
-    got, want = (results[k].astype(np.float64) for k in ("pypto cpu", "jax.jit"))
-    error = float(np.abs(got - want).max() / max(1e-30, np.abs(want).max()))
+def timed(found: Competitors, rounds: int, repeat: int) -> dict[str, float]:
+    """Median seconds of a call of each, in turn; slow ones take part in two rounds."""
+    times: dict[str, list[float]] = {name: [] for name in found.run}
+    for turn in range(rounds + 1):
+        for name, run in found.run.items():
+            if name in SLOW and turn > 2:
+                continue
+            calls = max(1, repeat // 100) if name in SLOW else repeat
+            start = time.perf_counter()
+            for _ in range(calls):
+                run()
+            if turn:  # the first round compiles
+                times[name].append((time.perf_counter() - start) / calls)
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def distance(work: Workload, got: list[np.ndarray], want: list[np.ndarray]) -> float:
+    """The largest error of any output, relative to its largest element."""
+    pairs = [(g.astype(np.float64), w.astype(np.float64)) for g, w in zip(got, want, strict=True)]
+    return max(float(np.abs(g - w).max() / max(1e-30, np.abs(w).max())) for g, w in pairs)
+
+
+def measure(work: Workload, *, rounds: int, others: bool = True, reference: bool = False, size: int | None = None) -> dict[str, Any]:
+    """One row of the table.
+
+    Errors:
+      SystemExit if pypto's result is not jax's, within the tolerance.
+    """
+    with pypto.override(**COMPILED):
+        found = competitors(work, size or work.sizes[-1], others=others, reference=reference)
+        seconds = timed(found, rounds, work.repeat)
+    want = found.results["jax.jit"]()
+    error = distance(work, found.results["pypto"](), want)
     if error > work.tolerance:
-        raise SystemExit(f"{name}: the compiled result is {error:.2e} from jax's")
-    row: dict[str, Any] = {k: statistics.median(v) * 1e3 for k, v in times.items()}
+        raise SystemExit(f"{work.name}: pypto is {error:.2e} from jax")
+    # a bare ufunc call launches no program: it is no peer of a launch
+    rivals = [n for n in seconds if n not in ("pypto", "pypto reference") and not (work.name == "W7" and n == "numpy tiles")]
+    best = min(rivals, key=lambda n: seconds[n])
+    row: dict[str, Any] = {"workload": work.name, "what": work.what, "size": size or work.sizes[-1]}
+    row["ms"] = {name: s * 1e3 for name, s in seconds.items()}
+    row |= {"best peer": best, "ratio": seconds[best] / seconds["pypto"], "target": work.target, "error": error}
+    row["executor"] = found.compiled.executor + (f" ({found.compiled.reason})" if found.compiled.reason else "")
     if reference:
-        row["bits"] = results["pypto cpu"].tobytes() == results["pypto reference"].tobytes()
-    row["executor"] = compiled.executor + (f" ({compiled.reason})" if compiled.reason else "")
-    peers = ("numpy tiles", "jax.jit") if work.repeat == 1 else ("jax.jit",)  # a bare ufunc launches no program
-    row["ratio"] = min(row[k] for k in peers) / row["pypto cpu"]
+        pairs = zip(found.results["pypto"](), found.results["pypto reference"](), strict=True)
+        row["bits of the reference"] = all(a.tobytes() == b.tobytes() for a, b in pairs)
     return row
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=[])
-    parser.add_argument("--reference", action="store_true")
+def table(rows: list[dict[str, Any]]) -> str:
+    """Rows as a Markdown table, in ms (W7 in us)."""
+    names = list(dict.fromkeys(n for r in rows for n in r["ms"]))
+    lines = [f"| | {' | '.join(names)} | best peer / pypto | wanted |", f"|---|{'---:|' * (len(names) + 2)}"]
+    for r in rows:
+        unit, name = (1e3, " (us)") if r["workload"] == "W7" else (1, "")
+        cells = [f"{r['ms'][n] * unit:.3g}" if n in r["ms"] else "" for n in names]
+        lines.append(f"| {r['workload']}{name} | {' | '.join(cells)} | {r['ratio']:.2f} ({r['best peer']}) | {r['target']} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(prog="benchmarks.workloads", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="W", help=f"of {', '.join(WORKLOADS)}; all by default")
     parser.add_argument("--rounds", type=int, default=7)
-    arguments = parser.parse_args()
-    for name in arguments.names or WORKLOADS:
-        row = measure(name, rounds=arguments.rounds, reference=arguments.reference)
-        cells = [f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()]
-        print(f"{name}: {' | '.join(cells)}", flush=True)
+    parser.add_argument("--quick", action="store_true", help="without the peers that take seconds")
+    parser.add_argument("--reference", action="store_true", help="compare bits with the reference executor, too")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args(arguments or [])
+    if unknown := set(given.names) - WORKLOADS.keys():
+        parser.error(f"no workload {sorted(unknown)[0]}; there are {', '.join(WORKLOADS)}")
+    if importlib.util.find_spec("triton") is None:
+        print("Triton is not installed: its interpreter takes no part")
+    rows = []
+    for name in given.names or WORKLOADS:
+        rows.append(measure(WORKLOADS[name], rounds=given.rounds, others=not given.quick, reference=given.reference))
+        print(f"{name}: {', '.join(f'{n} {ms:.4g} ms' for n, ms in rows[-1]['ms'].items())}; ratio {rows[-1]['ratio']:.2f}", flush=True)
+    print("\n" + table(rows))
+    if given.json:
+        given.json.write_text(json.dumps(rows, indent=1))
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    import sys
+
+    main(sys.argv[1:])

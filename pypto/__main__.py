@@ -1,4 +1,4 @@
-"""The command line: `python -m pypto run`, `python -m pypto ops`, `python -m pypto explain`."""
+"""The command line: `python -m pypto run`, `python -m pypto show`, `python -m pypto ops`, `python -m pypto explain`."""
 
 from __future__ import annotations
 
@@ -46,6 +46,13 @@ def _explain(args: argparse.Namespace) -> int:
     return 0
 
 
+def _show(args: argparse.Namespace) -> int:
+    from pypto.tools.show import show
+
+    print(show(args.target, args.stage, args.arg, args.platform, args.lines))
+    return 0
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the exit code is 0 unless something was wrong or is missing."""
     parser = argparse.ArgumentParser(prog="python -m pypto", description="Run kernel files, look things up.")
@@ -59,6 +66,13 @@ def main(argv: list[str] | None = None) -> int:
     explain = commands.add_parser("explain", help="the lesson of an error code: what is wrong, and what to write")
     explain.add_argument("code", help="such as PL201")
     explain.set_defaults(run=_explain)
+    shown = commands.add_parser("show", help="a kernel as text that reads like the language")
+    shown.add_argument("target", metavar="FILE:KERNEL", help="such as docs/examples/softmax.py:softmax")
+    shown.add_argument("--stage", default="tile", help="ref, as traced; tile, outlined into kernels (the default); placed")
+    shown.add_argument("--arg", action="append", default=[], metavar="NAME=SHAPE:DTYPE", help="such as x=64x128:FP32, or n=4; repeatable")
+    shown.add_argument("--platform", help="such as a2a3, a5, cpu")
+    shown.add_argument("--lines", action="store_true", help="with the file and line of every statement")
+    shown.set_defaults(run=_show)
     run = commands.add_parser("run", help="run a kernel file's specs against its golden")
     if (argv is None and sys.argv[1:2] == ["run"]) or (argv and argv[0] == "run"):  # its options are loaded with the language
         from pypto.tools import kernel_files

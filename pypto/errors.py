@@ -59,6 +59,12 @@ CODES: dict[str, str] = {
     # PL5xx: tasks
     "PL501": "an operation on data outside a region, in an orchestration body",
     "PL502": "an spmd body that neither reads its block index nor dispatches a kernel",
+    "PL503": "a dependency that names no task",
+    "PL504": "something asked of a task that cannot be had where it stands",
+    "PL505": "a barrier that not every block or core would reach",
+    "PL506": "a runtime scope or cluster where it may not stand",
+    "PL507": "a value or an operation on the wrong side of the edge between the cube and the vector lanes",
+    "PL508": "more blocks that must start together than there are cores",
     "PL509": "a scope that holds more tasks or buffers than its ring may keep",
     # PL6xx: calls, cache, config
     "PL601": "a call with the wrong arguments",
@@ -204,6 +210,15 @@ class InternalError(PyptoError):
     """An invariant of pypto itself is broken."""
 
     family = "PL9"
+
+
+def family_of(code: str) -> type[PyptoError]:
+    """The class of the errors with a code, for a code that is data."""
+    return next(
+        kind
+        for kind in (BodyError, OutputError, ShapeError, MemorySpaceError, TaskError, CallError, NumericsError)
+        if code.startswith(kind.family)
+    )
 
 
 class PyptoWarning(UserWarning):

@@ -25,6 +25,7 @@ class Space(enum.Enum):
     BIAS = "bias"
     LEFT_SCALE = "left_scale"
     RIGHT_SCALE = "right_scale"
+    STACK = "stack"  # the scalar unit's own: what `pl.array.create` makes
 
     # the language's own spellings: other names of the same members
     Vec, Mat, Left, Right, Acc, Bias, LeftScale, RightScale = VEC, MAT, LEFT, RIGHT, ACC, BIAS, LEFT_SCALE, RIGHT_SCALE

@@ -18,6 +18,7 @@ from pypto.errors import PyptoError
 from pypto.interpreters.cpu.launch import Compiled, Fallback, compile_program
 from pypto.interpreters.reference import Machine
 from pypto.interpreters.values import Buffer, Ref, Value
+from pypto.lax.tasks import DIRECT
 
 
 def zeros(rank: int) -> tuple[Literal, ...]:
@@ -42,7 +43,7 @@ def launched(applications: Sequence[Jaxpr]) -> tuple[Jaxpr, dict[str, Jaxpr]]:
     """An orchestration that launches one kernel, which does one thing after the other."""
     inputs = [v for a in applications for v in a.invars]
     inner = tuple(Var(v.aval, v.name) for v in inputs)
-    call = Eqn(OPS["call"], inner, (), {"kernel": "kernel", "blocks": False})
+    call = Eqn(OPS["call"], inner, (), {"kernel": "kernel", "blocks": False, "launch": DIRECT})
     kernel = Jaxpr(tuple(inputs), tuple(e for a in applications for e in a.eqns), (), "kernel")
     return Jaxpr(inner, (call,), (), "program"), {"kernel": kernel}
 

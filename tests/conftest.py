@@ -11,6 +11,7 @@ from dataclasses import replace
 import hypothesis
 import pytest
 
+import pypto
 from pypto.platform import PLATFORMS
 from tests import executors, snapshots
 from tests.snapshots import golden
@@ -24,6 +25,11 @@ __all__ = ["golden"]
 def pytest_addoption(parser):
     snapshots.pytest_addoption(parser)
     executors.pytest_addoption(parser)
+    parser.addoption(
+        "--executor",
+        choices=("cpu", "reference"),
+        help="what runs kernels where a test does not say: compiled code, or the checked reference executor; by default, what users get",
+    )
 
 
 def pytest_configure(config):
@@ -36,6 +42,15 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 TILES_OF_ANY_SHAPE = replace(PLATFORMS["a2a3sim"], row_align=1, fractal=1)
+
+
+@pytest.fixture(autouse=True)
+def _executor(request):
+    """Tests marked `checked` are about what only checked runs report; all others hold on either executor."""
+    asked = {None: {}, "cpu": {"check": False, "executor": "cpu"}, "reference": {"check": True, "executor": "reference"}}
+    checked = request.node.get_closest_marker("checked") is not None
+    with pypto.override(**({"check": True} if checked else asked[request.config.getoption("--executor")])):
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -82,16 +82,18 @@ def test_another_process_gives_the_same_bits(tmp_path):
     for kernel in THREE:
         kernel.compile().save(tmp_path / kernel.__name__)
     program = f"""
-import sys
+import pypto
 from pypto.runtime import load
 from tests.run_inputs import THREE, arguments, bits
-for kernel in THREE:
-    for part in bits(load({str(tmp_path)!r} + "/" + kernel.__name__)(**arguments(kernel))):
-        print(part.hex())
+for executor in ("reference", "cpu"):
+    for kernel in THREE:
+        with pypto.override(executor=executor, check=executor == "reference"):
+            for part in bits(load({str(tmp_path)!r} + "/" + kernel.__name__)(**arguments(kernel))):
+                print(part.hex())
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
-    assert found.split() == [part.hex() for kernel in THREE for part in bits(kernel(**arguments(kernel)))]
+    assert found.split() == [part.hex() for kernel in THREE for part in bits(kernel(**arguments(kernel)))] * 2
 
 
 def test_a_loaded_program_keeps_defaults_and_plain_python_arguments(saved, tmp_path):

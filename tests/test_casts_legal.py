@@ -1,5 +1,7 @@
 """Casts a chip has no instruction for: chains that give the direct result, or an error that names the hop."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -87,7 +89,7 @@ def _cast_kernel(source: str, target: str):
 
 def test_the_printed_tile_program_shows_the_hops() -> None:
     text = str(_cast_kernel("FP32", "INT8").lower())
-    assert [text.count(f"convert[dtype={d}") for d in ("INT16", "FP16", "INT8")] == [1, 1, 1]
+    assert re.findall(r"pl\.cast\(\w+, pl\.(\w+)", text) == ["INT16", "FP16", "INT8"]
 
 
 def test_a_cast_without_a_chain_is_an_error_that_writes_the_hops() -> None:

@@ -262,12 +262,32 @@ def test_an_output_that_is_read_before_it_is_written_reads_as_zero_in_every_call
     @pl.jit
     def k(a: Tile, out: pl.Out[Tile]):
         with pl.at(level=pl.Level.CORE_GROUP):
-            before = out[:, :]
-            out[:, :] = before + a[:, :]
+            out[0:1, :] = a[0:1, :]
+            for i in pl.range(1, 4):
+                out[i : i + 1, :] = out[(i + 1) % 4 : (i + 1) % 4 + 1, :] + a[i : i + 1, :]
 
+    want = np.stack([A[0], A[1], A[2], A[0] + A[3]])
     out = np.zeros((4, 8), np.float32)
     with pypto.override(**ON):
         for _ in range(3):
             out[:] = 9
             k(A, out)
-            assert np.array_equal(out, A)
+            assert np.array_equal(out, want)
+
+
+LAYOUTS = {
+    "strided": lambda: np.zeros((4, 16), np.float32)[:, ::2],
+    "transposed": lambda: np.zeros((8, 4), np.float32).T,
+    "reversed": lambda: np.zeros((4, 8), np.float32)[::-1],
+    "unaligned": lambda: np.zeros(129, np.uint8)[1:].view(np.float32).reshape(4, 8),
+}
+
+
+@pytest.mark.parametrize("what", LAYOUTS)
+def test_an_output_of_any_layout_is_written(what):
+    add, out = fresh_add(), LAYOUTS[what]()
+    with pypto.override(**ON):
+        for _ in range(2):
+            assert add(A, A, out) is out
+            assert np.array_equal(out, 2 * A)
+            out[:] = 0

@@ -88,6 +88,26 @@ def test_hello_has_the_bits_of_jax(monkeypatch):
     assert load(FOLDER / "hello.py", monkeypatch).check_example().equal_bits
 
 
+@pytest.mark.parametrize("mode", ["decode", "prefill"])
+def test_one_kernel_serves_decoding_and_prefilling(mode, monkeypatch, capsys):
+    example = load(FOLDER / "decode_prefill.py", monkeypatch)
+    assert example.check_example(mode=mode).passed
+    example.main(["--mode", mode])
+    assert f"{mode}:" in capsys.readouterr().out
+
+
+def test_paged_attention_runs_any_lengths_with_one_program(monkeypatch):
+    example = load(FOLDER / "paged_attention.py", monkeypatch)
+    kernel = example.paged_attention
+    for lengths in ([256, 1, 32, 33], [2, 64, 65, 200]):
+        values = [s.make(seed=2) for s in example.specs()]
+        values[4] = np.int32(lengths)
+        kernel(*values)
+        want = np.asarray(example.golden(*values[:5]), np.float32)
+        assert np.allclose(values[5].astype(np.float32), want, rtol=2**-7, atol=2**-7)  # BF16 results of BF16 weights
+    assert len(kernel._programs) == 1
+
+
 # ---- legal on a2a3 -----------------------------------------------------------------------------------------------
 
 

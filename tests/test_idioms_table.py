@@ -69,7 +69,7 @@ def copies(x: V, out: pl.Out[V]):
 
 def test_a_copy_between_buffers_outside_a_region_is_a_task_of_its_own() -> None:
     assert np.array_equal(both(copies, X), np.concatenate([X[2:], X[:2]]))
-    assert str(copies.lower()).count("copy") >= 2
+    assert copies.lower().as_ir().count("copy") >= 2
 
 
 @pl.jit
@@ -241,13 +241,6 @@ def parallel_in_core(x: V, out: pl.Out[V]):
 def test_pl_parallel_inside_a_region_is_refused_and_an_in_core_function_may_use_it() -> None:
     refused("PL105", parallel_inside, X, at="pl.parallel(4)")
     assert np.array_equal(both(parallel_in_core, X), X)
-
-
-@pytest.mark.parametrize("keyword", ["deps", "no_dep_args", "predicate", "dumps", "allow_early_resolve"])
-def test_keywords_of_later_versions_are_refused_by_name(keyword: str) -> None:
-    for scope in (lambda **k: pl.at(level=pl.Level.CORE_GROUP, **k), lambda **k: pl.spmd(4, **k)):
-        with pytest.raises(TypeError, match=keyword):
-            scope(**{keyword: True})
 
 
 def test_the_omitted_outputs_come_back_in_order() -> None:

@@ -222,7 +222,7 @@ def split_in_two(a: T(128, 64, dtype=pl.BF16), b: T(64, 128, dtype=pl.BF16), x: 
     with pl.at(level=CORE, optimizations=[pl.split(pl.SplitMode.UP_DOWN)]):
         t = pl.slice(x, [128, 512], [0, 0])
         t[:, 0:128] = pl.matmul(a, b)
-        out[:] = t
+        out[:] = pl.adds(t, 1.0)
 
 
 def test_a_split_region_has_the_room_of_both_vector_units():
@@ -335,8 +335,29 @@ def sorts_a_long_row(x: T(1, 8192), out: pl.Out[T(1, 16384)]):
         out[:] = pl.sort32(x, index)  # refused
 
 
+@pl.jit
+def merges_many_runs(x: T(1, 66560, dtype=pl.FP16), out: pl.Out[T(1, 66560, dtype=pl.FP16)]):
+    with pl.at(level=CORE):
+        out[:] = pl.mrgsort(x[:, :], block_len=64)  # refused
+
+
+@pl.jit
+def tall_operand(a: T(8192, 16, dtype=pl.BF16), b: T(16, 16, dtype=pl.BF16), out: pl.Out[T(8192, 16)]):
+    with pl.at(level=CORE):
+        out[:] = pl.matmul(a, b)
+
+
+def test_an_operand_on_its_way_to_the_cube_unit_may_have_more_rows():
+    assert lowers(tall_operand).limits_checked
+
+
 @pytest.mark.parametrize(
-    ("kernel", "at", "limit"), [(tall, "pl.load(x, [0, 0], [5000, 8])", "4095"), (sorts_a_long_row, "pl.sort32(x, index)", "255")]
+    ("kernel", "at", "limit"),
+    [
+        (tall, "pl.load(x, [0, 0], [5000, 8])", "4095"),
+        (sorts_a_long_row, "pl.sort32(x, index)", "255"),
+        (merges_many_runs, "pl.mrgsort(x[:, :], block_len=64)", "260 groups"),
+    ],
 )
 def test_more_than_one_instruction_takes_is_refused_with_the_limit(kernel, at, limit):
     error = refused("PL405", kernel.lower, at=at)

@@ -117,7 +117,7 @@ def test_arange_wraps_in_its_dtype():
         ("PL308", lambda n: pl.create_tile([4, 4], pl.FP32, transpose=True), "pl.create_tile([4, 4], pl.FP32, transpose=True)"),
         ("PL308", lambda n: pl.create_l1([4, 4], pl.FP32, transpose=True), "pl.create_l1([4, 4], pl.FP32, transpose=True)"),
         ("PL308", lambda n: pl.create_tensor([4, 4], layout="NZ"), 'pl.create_tensor([4, 4], layout="NZ")'),
-        ("PL308", lambda n: pl.create_tensor([4, 4], manual_dep=True), "pl.create_tensor([4, 4], manual_dep=True)"),
+        ("PL504", lambda n: pl.create_tensor([4, 4], manual_dep=True), "pl.create_tensor([4, 4], manual_dep=True)"),
     ],
 )
 def test_what_cannot_be_made_is_refused(code, make, at):

@@ -7,6 +7,8 @@ import pypto
 import pypto.language as pl
 from tests.refusals import f32, refused, reports, sevens, untouched
 
+pytestmark = pytest.mark.checked
+
 V4 = pl.Tensor[[4], pl.FP32]
 M24 = pl.Tensor[[2, 4], pl.FP32]
 I4 = pl.Tensor[[4], pl.INT32]

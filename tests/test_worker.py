@@ -340,6 +340,23 @@ def test_four_threads_get_their_own_right_results(config):
     assert found == [[bits(want(*inputs[n]))] * 25 for n in range(4)]
 
 
+def test_four_threads_that_compile_and_run_the_same_kernel_get_right_results():
+    @pl.jit
+    def tripled(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:] = pl.muls(x, 3.0)
+
+    def work(number):
+        found = []
+        for rows in (8, 16, 24):
+            x = normal(rows, 16, seed=number)
+            compiled = tripled.compile(x, x)
+            found.append(np.array_equal(compiled(x, sevens(rows, 16), config=CPU), x * np.float32(3)))
+        return found
+
+    assert in_threads(4, work) == [[True] * 3] * 4
+
+
 def test_four_threads_that_add_to_one_resident_tensor_lose_no_update():
     @pl.jit
     def add_one(total: pl.InOut[pl.Tensor[[8, 16], pl.FP32]]):

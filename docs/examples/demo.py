@@ -25,6 +25,10 @@ EXAMPLES = (
     "int8_linear",
     "swiglu_mlp",
     "flash_attention",
+    "paged_attention",
+    "routed_experts",
+    "layer_loop",
+    "decode_prefill",
 )
 HEADER = ("kernel", "shapes", "worst ULP", "worst error", "bits", "seconds (reference)")
 NOTES = """\

@@ -134,6 +134,7 @@ class Op:
       index: positions of operands that choose an address: an element nobody wrote may not reach them.
       addresses: how an op that goes through the handle at position 0 finds its elements: `(*arrays, **params) ->` their row-major
         positions in the buffer, -1 for none. What it reads is the result; what it writes is operand 1, in row-major order.
+      keep: it stays although nobody uses its results: an effect that is no write to memory.
       unit: which unit runs it: vector, cube, move, scalar or control.
       accepts: dtypes of the data operands; None when `abstract` decides.
       on: per chip family, the dtypes its instruction takes; None where the chip takes whatever the op does.
@@ -144,6 +145,7 @@ class Op:
       exact: `Exact(rule)` or `Ulp(bound)`.
       golden: dotted name of the JAX function that computes the same, or None.
       show: `(eqn, atom) -> text`: how the printer writes an application, where name, options, operands is no good reading.
+      source: how the language spells an application: a function's name, or `(eqn, atom) -> text`.
       samples: makes `(args, params)` pairs that tests run.
       module: where it is defined.
     """
@@ -170,6 +172,7 @@ class Op:
     faults: Callable[..., Fault | None] | None = None
     index: tuple[int, ...] = ()
     addresses: Callable[..., Any] | None = None
+    keep: bool = False
     unit: str = "vector"
     accepts: frozenset[Any] | None = None
     on: dict[str, frozenset[Any]] | None = None
@@ -184,6 +187,7 @@ class Op:
     exact: Exact | Ulp = field(default_factory=lambda: Exact("movement"))
     golden: str | None = None
     show: Callable[[Any, Callable[[Any], str]], str] | None = None
+    source: str | Callable[[Any, Callable[[Any], str]], str] | None = None
 
     def __post_init__(self) -> None:
         if self.name in OPS:

@@ -295,10 +295,13 @@ def leaked(x: VarTracer) -> BodyError:
     if x.scope.kind == "body":
         return ended(x)
     name = f"`{x.var.name}`" if x.var.name else f"a value ({x.aval})"
+    fix = "assign it to a name, write it into a tensor, or use pl.unroll to repeat the body at compile time"
+    if x.aval.dtype is dtypes.TASK_ID:
+        fix = "tids = pl.array.create(n, pl.TASK_ID) before the loop, `tids[i] = tid` in it, and deps=[tids]"
     return BodyError(
         "PL110",
         f"{name} was made inside a {x.scope.kind} that has ended; {_LEFT.get(x.scope.kind, 'its trace is over')}",
-        fix="assign it to a name, write it into a tensor, or use pl.unroll to repeat the body at compile time",
+        fix=fix,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pypto import numerics
 from pypto.core.ir import Eqn, Var
-from pypto.errors import ShapeError
+from pypto.errors import ShapeError, family_of
 from pypto.interpreters.shadow import either, outside
 from pypto.interpreters.values import Ref, Value
 
@@ -39,7 +39,7 @@ def check_faults(eqn: Eqn, ins: Sequence[Any]) -> None:
         where = tuple(int(i[0]) for i in np.nonzero(bad)) if np.ndim(bad) else ()
         names = {"name": name_of(eqn, found.operand), "first": name_of(eqn, 0)}
         text = found.text.format(value=operand.data[where], where=list(where), **names)
-        raise ShapeError(found.code, f"{eqn.op.name}: {text}", fix=found.fix, at=eqn.source)
+        raise family_of(found.code)(found.code, f"{eqn.op.name}: {text}", fix=found.fix, at=eqn.source)
 
 
 def addressed(machine: Machine, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:

@@ -15,6 +15,7 @@ from pypto.core.avals import Aval, RefAval, TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
 from pypto.core.op import Moves
 from pypto.errors import InternalError, NumericsError, PyptoError, ShapeError
+from pypto.interpreters import dispatch
 from pypto.interpreters.addressed import accumulate, addressed, check_faults
 from pypto.interpreters.shadow import Taint, either, outside, propagate
 from pypto.interpreters.values import Buffer, Ref, Value, padded
@@ -27,6 +28,14 @@ class Machine:
         self.kernels = dict(kernels or {})
         self.check = check
         self.env: dict[Var, Any] = {}
+        self.tasks: list[dispatch.Task] = []
+        self.waiting: dict[Jaxpr, bool] = {}
+
+    def fork(self) -> Machine:
+        """A machine with values of its own, which start from these: one block of a dispatch."""
+        other = Machine(check=self.check)
+        other.kernels, other.tasks, other.waiting, other.env = self.kernels, self.tasks, self.waiting, dict(self.env)
+        return other
 
     # ---- running ----
 
@@ -53,8 +62,7 @@ class Machine:
 
     def _check_addresses(self, eqn: Eqn, ins: Sequence[Any]) -> None:
         """An element nobody wrote may not decide an address, a bound or a branch."""
-        blocks = eqn.op.name == "call" and eqn.params["blocks"]  # a launch: operand 0 is the number of blocks
-        for i in (0,) if blocks else eqn.op.index:
+        for i in dispatch.addresses(eqn) if "launch" in eqn.params else eqn.op.index:
             if i >= len(ins):
                 break
             if isinstance(ins[i], Value) and ins[i].tainted_inside():
@@ -124,36 +132,23 @@ class Machine:
     # ---- structural ops ----
 
     def loop(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
-        start, stop, step, *values = ins
-        stride = int(step.data)
-        if stride == 0:
-            raise ShapeError("PL308", "a loop with step 0", fix="a step that is not zero", at=eqn.source)
-        body: Jaxpr = eqn.params["body"]
-        for i in range(int(start.data), int(stop.data), stride):
+        values, body = ins[3:], eqn.params["body"]
+        for i in self.turns(eqn, ins):
             if eqn.params.get("exits") and not bool(values[0].data):
                 break
             values = self.run(body, [Value(np.asarray(i, np.int64), ()), *values])
         return values
 
+    @staticmethod
+    def turns(eqn: Eqn, ins: Sequence[Any]) -> range:
+        """The indices a loop runs over."""
+        start, stop, step = (int(v.data) for v in ins[:3])
+        if step == 0:
+            raise ShapeError("PL308", "a loop with step 0", fix="a step that is not zero", at=eqn.source)
+        return range(start, stop, step)
+
     def cond(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
         return self.run(eqn.params["then" if bool(ins[0].data) else "orelse"], [])
-
-    def region(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
-        body: Jaxpr = eqn.params["body"]
-        blocks = range(int(ins[0].data)) if ins else (None,)
-        for block in blocks:
-            self.run(body, [Value(np.asarray(block, np.int64), ()) for _ in body.invars])
-        return ()
-
-    def call(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
-        kernel = self.kernels[eqn.params["kernel"]]
-        if not eqn.params["blocks"]:
-            self.run(kernel, ins)
-            return ()
-        count, *rest = ins
-        for block in range(int(count.data)):
-            self.run(kernel, [Value(np.asarray(block, np.int64), ()), *rest])
-        return ()
 
     def alloc(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
         sizes = iter(ins)
@@ -374,8 +369,7 @@ def _placed(error: PyptoError, eqn: Eqn) -> PyptoError:
 _HANDLERS: dict[str, Callable[[Machine, Eqn, Sequence[Any]], Sequence[Any]]] = {
     "loop": Machine.loop,
     "cond": Machine.cond,
-    "region": Machine.region,
-    "call": Machine.call,
+    **dispatch.HANDLERS,
     "alloc": Machine.alloc,
     "unset": Machine.unset,
     "view": Machine.view,

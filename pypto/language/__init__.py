@@ -3,6 +3,7 @@
 from types import SimpleNamespace as _Namespace
 
 from pypto import lax as _lax
+from pypto.core.op import OPS as _OPS
 from pypto.dtypes import (
     BF16,
     BOOL,
@@ -28,6 +29,8 @@ from pypto.dtypes import (
     UINT64,
 )
 from pypto.dtypes import DType as DataType
+from pypto.language import arrays as _arrays
+from pypto.language import system as _system
 from pypto.language.arithmetic import (
     addc,
     addsc,
@@ -71,6 +74,7 @@ from pypto.language.decorators import Kernel, function, inline, jit
 from pypto.language.directives import func_attr, static_assert, static_print
 from pypto.language.gathering import MaskPattern as _MaskPattern
 from pypto.language.gathering import gather, gather_compare, gather_mask, gather_row, gatherb, mgather, paged_gather
+from pypto.language.lanes import aic_gather, aiv_shard
 from pypto.language.layouts import DN, ND, NZ, TensorLayout, TensorView
 from pypto.language.levels import spelled_at as _spelled_at
 from pypto.language.moving import (
@@ -89,6 +93,7 @@ from pypto.language.moving import (
 )
 from pypto.language.moving import transpose_view as _transpose_view
 from pypto.language.moving import view as _view
+from pypto.language.optimizations import SplitMode, auto_chunk, cross_core_slot, split
 from pypto.language.padding import PadValue, fillpad, fillpad_expand, fillpad_inplace, set_validshape
 from pypto.language.programs import KernelProgram, program
 from pypto.language.reducing import (
@@ -106,7 +111,21 @@ from pypto.language.reducing import (
     row_sum,
 )
 from pypto.language.scattering import mscatter, scatter, scatter_mask, scatter_update
-from pypto.language.scopes import Level, SplitMode, at, cond, parallel, pipeline, split, spmd, unroll, while_
+from pypto.language.scopes import (
+    Level,
+    ScopeMode,
+    at,
+    cluster,
+    cond,
+    manual_scope,
+    parallel,
+    pipeline,
+    scope,
+    split_aiv,
+    spmd,
+    unroll,
+    while_,
+)
 from pypto.language.scopes import range_ as range
 from pypto.language.sorting import mrgsort, sort32
 from pypto.language.spelled import (
@@ -138,6 +157,13 @@ from pypto.language.spelled import (
 from pypto.language.spelled import (
     get_block_num as _get_block_num,
 )
+from pypto.language.system import (
+    SyncAllMode,
+)
+from pypto.language.system import (
+    get_subblock_idx as _get_subblock_idx,
+)
+from pypto.language.tasks import no_dep, spmd_submit, submit
 from pypto.language.types import RUNTIME, Array, InOut, Out, Scalar, TaskId, Tensor, Tile, Tuple, dynamic
 from pypto.lax import (
     abs,
@@ -210,8 +236,32 @@ tile = _Namespace(
     create=create_tile,
     get_block_idx=_get_block_idx,
     get_block_num=_get_block_num,
+    get_subblock_idx=_get_subblock_idx,
+    aiv_shard=aiv_shard,
+    aic_gather=aic_gather,
     transpose_view=_transpose_view,
     MaskPattern=_MaskPattern,
 )
+array = _Namespace(create=_arrays.create, get_element=_arrays.get_element, update_element=_arrays.update_element)
+system = _Namespace(
+    available_aiv_count=_system.available_aiv_count,
+    available_cluster_count=_system.available_cluster_count,
+    syncall=_system.syncall,
+    task_dummy=_system.task_dummy,
+    task_invalid=_system.task_invalid,
+    task_is_valid=_system.task_is_valid,
+)
+
+
+def _spell() -> None:
+    """Let the text of programs spell an op that the language has under its own name as the language does."""
+    for space, names in (("pl", globals()), ("pl.tile", vars(tile))):
+        for name in names:
+            op = _OPS.get(name)
+            if op is not None and op.source is None and callable(names[name]):
+                op.source = f"{space}.{name}"
+
+
+_spell()
 
 import pypto.runtime.compiling as _compiling  # noqa: E402  # gives kernels their compile()

@@ -15,7 +15,7 @@ from pypto.errors import ShapeError, TaskError
 from pypto.language.front import undeclared
 from pypto.language.recovery import Broken
 from pypto.language.types import Symbol
-from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, index_of
+from pypto.language.values import RefValue, ScalarValue, TileValue, Unusable, index_of
 from pypto.lax.memory import dropped
 from pypto.lax.shape import check_window, known
 from pypto.platform import Space
@@ -47,7 +47,7 @@ def called(x: Any) -> str:
 
 def offset(trace: PlTrace, x: Any, what: str = "an offset") -> Offset:
     """An integer operand: a Python int, a symbol, or an integer scalar (a plain int when its polynomial is constant)."""
-    if isinstance(x, Unset):
+    if isinstance(x, Unusable):
         raise x.error()
     if isinstance(x, Symbol):
         return trace.symbol(x)
@@ -235,8 +235,10 @@ def store(trace: PlTrace, target: Any, window: Window, value: Any, combine: str 
     """
     if isinstance(value, Broken):
         return None
-    if isinstance(value, Unset):
+    if isinstance(value, Unusable):
         raise value.error()
+    if target.dtype is dtypes.TASK_ID:
+        value = trace.scalar_for(value, target.dtype, f"a store into {called(target)}")
     if isinstance(target, RefValue):
         check_direction(trace, target)
     if combine is not None and not isinstance(target, RefValue):
@@ -246,6 +248,8 @@ def store(trace: PlTrace, target: Any, window: Window, value: Any, combine: str 
     if not trace.in_region and isinstance(target, RefValue):
         return _store_outside(trace, target, window, value)
     sizes = _static_sizes(trace, window.sizes, f"the extent of a store into {called(target)}")
+    if isinstance(value, TileValue) and len(sizes) == value.ndim and value.aval.valid == sizes:
+        sizes = value.aval.static_shape  # the window is the valid part, which is all that is written
     value, drop = _fitted(trace, target, value, sizes, window.drop)
     check_window("a store", called(target), target.shape, _written(value, sizes, drop), _starts_for_check(window.starts))
     ins = [target, value, *(operand(trace, s) for s in window.starts)]

@@ -10,7 +10,7 @@ from pypto.core.avals import TENSOR, TILE, RefAval
 from pypto.core.index import dim
 from pypto.core.trace import aval_of
 from pypto.dtypes import DType, dtype_of
-from pypto.errors import ShapeError
+from pypto.errors import ShapeError, TaskError
 from pypto.language import access
 from pypto.language.levels import by_level, level_of
 from pypto.language.spelled import as_tile, trace_here
@@ -151,17 +151,17 @@ def create_tensor(
     Nobody has written it: a matmul or another value may take over its name, and its elements may not reach an output.
     With `init_value` it is filled.
 
+    With `manual_dep=True` no dependency between tasks is derived from it, as long as it lives: `deps=` orders them.
+
     Errors:
-      PL304 for a run-time extent inside a region, PL308 for a layout other than row-major, and for `manual_dep=True`.
+      PL304 for a run-time extent inside a region, PL308 for a layout other than row-major, PL504 for `manual_dep=True` in a region.
     """
     trace = trace_here("create_tensor")
     kind = dtype_of(dtype)
     if layout is not None and str(layout).upper() not in ("ND", "TENSORLAYOUT.ND"):
         raise ShapeError("PL308", f"create_tensor: layout={layout!r}", fix="buffers are row-major (ND)")
-    if manual_dep:
-        raise ShapeError(
-            "PL308", "create_tensor: manual_dep=True", fix="leave it out: dependencies are derived from what is read and written"
-        )
+    if manual_dep and trace.in_region:
+        raise TaskError("PL504", "create_tensor: manual_dep=True inside a region, where a tensor is on chip", fix="leave it out")
     if trace.in_region:
         extents = static_shape(trace, shape, "a tensor created in a region")
         if init_value is not None:
@@ -172,7 +172,7 @@ def create_tensor(
     static = tuple(d if isinstance(d, int) else None for d in extents)
     dynamic = [d for d, s in zip(dims, static, strict=True) if s is None]
     init = None if init_value is None else kind.storage.type(init_value)
-    params = {"shape": static, "dtype": kind, "space": Space.DDR, "init": init, "name": ""}
+    params = {"shape": static, "dtype": kind, "space": Space.DDR, "init": init, "name": "", "manual_dep": bool(manual_dep)}
     (var,) = trace.emit(lax.alloc, [trace.atom(d) for d in dynamic], params, [RefAval(extents, kind)])
     if init is None:
         trace.created.add(var)

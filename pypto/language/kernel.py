@@ -335,7 +335,7 @@ class Kernel(Front):
 
     def _unset(self, error: NameError) -> Exception:
         """An unset local of the body is our error; any other NameError is the user's."""
-        name = error.name or ""
+        name = error.name or next(iter(re.findall(r"variable '(\w+)'", str(error))), "")  # Python 3.11 names no plain local
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next

@@ -10,14 +10,15 @@ from pypto import dtypes, lax, tree
 from pypto.core.avals import RefAval, ScalarAval, TileAval, same_type, scalar
 from pypto.core.ir import Jaxpr, Var
 from pypto.core.trace import Scope
-from pypto.errors import BodyError, ShapeError, warn
+from pypto.errors import BodyError, ShapeError, TaskError, warn
 from pypto.language import access, carry
 from pypto.language.carry import Leaf, Mismatch, is_number
 from pypto.language.grammar import shown
+from pypto.language.lanes import run_lanes
 from pypto.language.protocol import Names, Thunk
 from pypto.language.recovery import Broken
 from pypto.language.regions import Regions
-from pypto.language.scopes import Loop, endless
+from pypto.language.scopes import At, Level, Loop, endless
 from pypto.language.trace import PlTrace, fetch
 from pypto.language.validity import Weakening
 from pypto.language.values import RefValue, ScalarValue, Unset, Value
@@ -55,6 +56,12 @@ class Loops(Regions):
         names = (*state, *carried)
         if loop.kind == "spmd":
             return self._spmd_loop(loop, body, target, names, values)
+        if loop.kind == "split_aiv":
+            if self.trace.in_region:
+                return run_lanes(self.trace, loop, body, names, values)
+            passed = tuple(lambda v=v: v for v in values)
+            lanes = lambda *inside: run_lanes(self.trace, loop, body, names, inside)  # noqa: E731
+            return self.with_(At(Level.CORE_GROUP), lanes, None, names, names, passed)
         if loop.kind == "unroll" or self.trace.concrete:
             return self._repeat(loop, body, names, values, len(state), exits)
         return self._traced_loop(loop, body, target, names, values, len(state), exits)
@@ -87,7 +94,13 @@ class Loops(Regions):
             raise BodyError(
                 "PL105", "pl.spmd inside a region", fix="it opens its own region: move it out of `with pl.at` or the other pl.spmd"
             )
-        if iterator.kind == "parallel" and inside and not self.trace.in_core_function:
+        if iterator.chunk is not None and not self.trace.chunked:
+            raise TaskError(
+                "PL504",
+                f"pl.parallel(chunk={iterator.chunk}) without pl.auto_chunk around it",
+                fix="with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chunk]):",
+            )
+        if iterator.kind == "parallel" and inside and not (self.trace.in_core_function or self.trace.chunked):
             raise BodyError("PL105", "pl.parallel inside pl.at", fix="pl.range or pl.pipeline inside a region; pl.parallel around it")
         if iterator.kind == "pipeline" and not inside:
             raise BodyError(
@@ -175,7 +188,8 @@ class Loops(Regions):
             Weakening(trace).carries(scope.eqns, inside, outs)
         inits = [trace.atom(self._init(before, leaf)) for leaf, before, _ in carries.kept]
         jaxpr = Jaxpr((index.var, *inside), tuple(scope.eqns), tuple(outs))
-        made = trace.emit(lax.loop, [*operands, *inits], {"body": jaxpr, "kind": loop.kind, "stage": loop.stage, "exits": early})
+        params = {"body": jaxpr, "kind": loop.kind, "stage": loop.stage, "chunk": loop.chunk, "exits": early}
+        made = trace.emit(lax.loop, [*operands, *inits], params)
         for var, (leaf, _, out) in zip(made, carries.kept, strict=True):
             var.name = shown(leaf.name)
             if isinstance(out, Var) and isinstance(var.aval, RefAval):

@@ -46,9 +46,11 @@ def to_compiled_values(
         flags = a.array.flags
         if not isinstance(a.aval, RefAval):
             values.append(Value(a.array, ()))
-        elif a.aval.direction == OUT and p.full and may_fail and a.given is not OMITTED:
-            values.append(Ref.whole(Buffer(np.zeros(a.array.shape, a.aval.dtype.storage), None, None, a.parameter.name)))
-        elif a.aval.direction == OUT and p.full and flags.carray and a.array.dtype == a.aval.dtype.storage:
+        elif a.aval.direction == OUT and p.full:
+            there = flags.carray and a.array.dtype == a.aval.dtype.storage
+            if a.given is not OMITTED and (may_fail or not there):
+                values.append(Ref.whole(Buffer(np.zeros(a.array.shape, a.aval.dtype.storage), None, None, a.parameter.name)))
+                continue
             if p.read and a.given is not OMITTED:  # memory that is not written yet reads as zero
                 a.array.fill(0)
             values.append(Ref.whole(Buffer(a.array, None, None, a.parameter.name)))

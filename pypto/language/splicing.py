@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 from pypto.core.avals import show_shape
 from pypto.core.index import Index
 from pypto.core.trace import Tracer
+from pypto.dtypes import TASK_ID
 from pypto.errors import BodyError, CallError, OutputError, ShapeError, warn
 from pypto.language import access
 from pypto.language.calls import OMITTED, Parameter
 from pypto.language.eager import EagerRuntime
 from pypto.language.scopes import At, Level
 from pypto.language.staging import StagingRuntime
+from pypto.language.tasks import as_task, plain_arguments
 from pypto.language.trace import PlTrace
-from pypto.language.types import ArrayType, Symbol, TensorType, differ
+from pypto.language.types import ArrayType, ScalarType, Symbol, TensorType, differ
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset
 
 if TYPE_CHECKING:
@@ -51,14 +53,16 @@ def splice(kernel: Kernel, trace: PlTrace, args: tuple[Any, ...], kwargs: dict[s
         )
     _check_form(kernel, trace)
     device = _device(kernel, trace, kwargs)
-    values = kernel.signature.bind(args, kwargs)
-    for p, v in zip(kernel.signature.parameters, values, strict=True):
+    values, marked = plain_arguments(kernel.kind == "incore", kernel.signature.bind(args, kwargs))
+    for i, (p, v) in enumerate(zip(kernel.signature.parameters, values, strict=True)):
         if v is OMITTED:
             raise CallError(
                 "PL601", f"{name}() misses `{p.name}`", fix="inside a kernel every output is passed: pl.create_tensor(...) makes one"
             )
         if isinstance(v, Unset):
             raise v.error()
+        if isinstance(p.type, ScalarType) and p.type.dtype is TASK_ID:
+            values[i] = as_task(trace, v, f"`{p.name}` of {name}()")
         _check_parameter(name, p, v)
     symbols = _symbols(kernel, values)
     runtime_type = EagerRuntime if trace.concrete else StagingRuntime
@@ -67,8 +71,9 @@ def splice(kernel: Kernel, trace: PlTrace, args: tuple[Any, ...], kwargs: dict[s
         if kernel.kind == "incore":
             trace.block_reads += 1
             if not trace.in_region:
-                result = _region(kernel, trace, runtime, values)
+                result = _region(kernel, trace, runtime, values, marked)
                 return NoResult(name) if result is None else result
+        trace.no_dep += marked
         result = kernel.execute(runtime, values)
     return NoResult(name) if result is None else result
 
@@ -98,11 +103,15 @@ def _device(kernel: Kernel, trace: PlTrace, kwargs: dict[str, Any]) -> Any:
     return device
 
 
-def _region(kernel: Kernel, trace: PlTrace, runtime: StagingRuntime, values: list[Any]) -> Any:
+def _region(kernel: Kernel, trace: PlTrace, runtime: StagingRuntime, values: list[Any], marked: list[RefValue]) -> Any:
+    def body() -> tuple[Any]:
+        trace.no_dep += marked
+        return (kernel.execute(runtime, values),)
+
     before, trace.in_core_function = trace.in_core_function, True
     opened = At(Level.CORE_GROUP, kernel.fn.__name__, kernel.declared.options)
     try:
-        (result,) = runtime.with_(opened, lambda: (kernel.execute(runtime, values),), None, ("result",), (), ())
+        (result,) = runtime.with_(opened, body, None, ("result",), (), ())
     finally:
         trace.in_core_function = before
     return result

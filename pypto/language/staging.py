@@ -57,6 +57,8 @@ class StagingRuntime(Loops):
         if isinstance(value, Broken):
             return value
         if isinstance(value, Unset):
+            if value.held:
+                return value
             raise value.error()
         parameter = self.outputs.get(name)
         if parameter is not None:

@@ -18,7 +18,7 @@ from pypto.errors import BodyError, PyptoError, ShapeError
 from pypto.language.grammar import shown
 from pypto.language.recovery import broken_among, recover
 from pypto.language.types import Symbol
-from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
+from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Unusable, Value
 from pypto.lax.families import as_dtype
 from pypto.source import Frame, Source
 
@@ -54,6 +54,15 @@ class PlTrace(JaxprTrace):
         self.block_reads = 0
         self.block_index: ScalarValue | None = None
         self.block_count: Any = None
+        self.scopes: list[str] = []  # the runtime scopes and clusters around
+        self.no_dep: list[RefValue] = []  # arguments of this region's task that no dependency is derived from
+        self.chunked = False  # whether a region's parallel loops are cut into tasks
+        self.lane: tuple[int, Any] | None = None  # the vector lane whose body this is, and how the lanes divide the work
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether dispatches here are grouped."""
+        return "cluster" in self.scopes
 
     # ---- variables and tracers ----
 
@@ -139,7 +148,7 @@ class PlTrace(JaxprTrace):
             if not self.in_region:
                 raise access.outside(f"`{what}` on {access.called(x)}")
             return access.load_whole(self, x, shares=shares)
-        if isinstance(x, Unset):
+        if isinstance(x, Unusable):
             raise x.error()
         if isinstance(x, Value | bool | int | float | Literal):
             return x
@@ -157,7 +166,7 @@ class PlTrace(JaxprTrace):
         return self.wrap(outs[0]) if len(outs) == 1 else tuple(map(self.wrap, outs))
 
     def atom(self, x: Any) -> Atom:
-        if isinstance(x, Unset):
+        if isinstance(x, Unusable):
             raise x.error()
         if isinstance(x, bool | int) and not isinstance(x, Value):
             dtype = dtypes.BOOL if isinstance(x, bool) else dtypes.INDEX
@@ -166,6 +175,10 @@ class PlTrace(JaxprTrace):
 
     def scalar_for(self, x: Any, dtype: DType, what: str) -> Any:
         """A number or scalar as a scalar of this dtype."""
+        if dtype is dtypes.TASK_ID:
+            from pypto.language.tasks import as_task
+
+            return as_task(self, x, what)
         aval = aval_of(x)
         if isinstance(x, ScalarValue) and x.dtype is not dtype:
             if x.dtype.is_float and not dtype.is_float:
@@ -210,13 +223,13 @@ class PlTrace(JaxprTrace):
     @contextmanager
     def region(self, kind: str, *, spmd: bool = False, index: ScalarValue | None = None, count: Any = None) -> Iterator[Scope]:
         """Trace a region body."""
-        before = (self.in_region, self.spmd, self.block_index, self.block_count)
+        before = (self.in_region, self.spmd, self.block_index, self.block_count, self.no_dep)
         with self.inside("region") as scope:
-            self.in_region, self.spmd, self.block_index, self.block_count = True, spmd, index, count
+            self.in_region, self.spmd, self.block_index, self.block_count, self.no_dep = True, spmd, index, count, []
             try:
                 yield scope
             finally:
-                self.in_region, self.spmd, self.block_index, self.block_count = before
+                self.in_region, self.spmd, self.block_index, self.block_count, self.no_dep = before
 
     def sources(self, scope: Scope) -> dict[Var, Frame | Any]:
         """Where each variable made directly in a scope was written."""

@@ -174,8 +174,26 @@ _FORBIDDEN = [
 ]
 
 
-class Unset:
-    """A name without a value on some path. It can be passed along; using it is the error."""
+class Unusable:
+    """What can be passed along but not used: whatever is done with it is the error that `error` makes."""
+
+    def error(self) -> Exception:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self.error()
+
+
+class Unset(Unusable):
+    """A name without a value on some path.
+
+    Attributes:
+      held: a name may be given it.
+    """
+
+    held = False
 
     def __init__(self, name: str, why: str = "") -> None:
         self.name = name
@@ -188,17 +206,12 @@ class Unset:
             fix=f"give `{self.name}` a value before the loop or branch, or in every arm",
         )
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise self.error()
-
 
 def _forbid(name: str) -> None:
-    def method(self: Unset, *_: Any) -> Any:
+    def method(self: Unusable, *_: Any) -> Any:
         raise self.error()
 
-    setattr(Unset, f"__{name}__", method)
+    setattr(Unusable, f"__{name}__", method)
 
 
 for _name in _FORBIDDEN:

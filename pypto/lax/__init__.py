@@ -13,6 +13,7 @@ from pypto.lax.control import call, loop, region, unset
 from pypto.lax.convert import convert, convert_element_type
 from pypto.lax.counting import clz, population_count
 from pypto.lax.creation import broadcasted_iota, random_bits, tri
+from pypto.lax.crossing import agree, aic_gather, aiv_shard
 from pypto.lax.custom import stop_gradient
 from pypto.lax.elementwise import (
     abs_,
@@ -80,6 +81,7 @@ from pypto.lax.shape import (
 from pypto.lax.sorting import mrgsort_lists, mrgsort_runs, sort32
 from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, full_like, split, stack, tile, unstack
 from pypto.lax.subscripts import take, take_along_axis
+from pypto.lax.tasks import scope, syncall, task_dummy, task_invalid, task_is_valid
 from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
 from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul, scatter_sub
@@ -98,6 +100,9 @@ reciprocal = recip
 bitwise_and, bitwise_or, bitwise_xor, bitwise_not, shift_left = and_, or_, xor, not_, shl
 
 __all__ = [
+    "agree",
+    "aic_gather",
+    "aiv_shard",
     "GatherDimensionNumbers",
     "GatherScatterMode",
     "RoundingMethod",
@@ -274,6 +279,7 @@ __all__ = [
     "scatter_rows",
     "scatter_sub",
     "scatter_update",
+    "scope",
     "select",
     "select_n",
     "set_",
@@ -302,10 +308,14 @@ __all__ = [
     "strided_slice",
     "sub",
     "switch",
+    "syncall",
     "take",
     "take_along_axis",
     "tan",
     "tanh",
+    "task_dummy",
+    "task_invalid",
+    "task_is_valid",
     "threefry2x32",
     "tile",
     "top_k",

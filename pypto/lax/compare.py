@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,22 @@ _EXACT = Exact("comparison")
 _TCMP = Native("pto.tcmp")
 
 
-@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("eq", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.eq", mask=True)
+def _cmp_text(e: Any, name: Callable[[Any], str]) -> str:
+    return f"pl.tile.cmp({name(e.ins[0])}, {name(e.ins[1])}, pl.CmpType.{e.op.name.upper()})"
+
+
+_COMPARISON: dict[str, Any] = {"accepts": _ACCEPTS, "exact": _EXACT, "pto": _TCMP, "mask": True, "source": _cmp_text}
+
+
+@elementwise(
+    cpu=Lanewise(lambda e, x, y: e.compare("eq", x, y)),
+    accepts=_ACCEPTS,
+    exact=_EXACT,
+    pto=_TCMP,
+    golden="jax.lax.eq",
+    mask=True,
+    source=_cmp_text,
+)
 def eq(x: Any, y: Any) -> Any:
     """x == y, element by element.
 
@@ -53,13 +68,29 @@ def eq(x: Any, y: Any) -> Any:
     return x == y
 
 
-@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("ne", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.ne", mask=True)
+@elementwise(
+    cpu=Lanewise(lambda e, x, y: e.compare("ne", x, y)),
+    accepts=_ACCEPTS,
+    exact=_EXACT,
+    pto=_TCMP,
+    golden="jax.lax.ne",
+    mask=True,
+    source=_cmp_text,
+)
 def ne(x: Any, y: Any) -> Any:
     """x != y, element by element: BOOL, or a MASK on tiles. True whenever a NaN takes part; otherwise as `eq`."""
     return x != y
 
 
-@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("lt", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.lt", mask=True)
+@elementwise(
+    cpu=Lanewise(lambda e, x, y: e.compare("lt", x, y)),
+    accepts=_ACCEPTS,
+    exact=_EXACT,
+    pto=_TCMP,
+    golden="jax.lax.lt",
+    mask=True,
+    source=_cmp_text,
+)
 def lt(x: Any, y: Any) -> Any:
     """x < y, element by element: BOOL, or a MASK on tiles. False whenever a NaN takes part; +0 and -0 are equal.
 
@@ -71,19 +102,43 @@ def lt(x: Any, y: Any) -> Any:
     return x < y
 
 
-@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("le", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.le", mask=True)
+@elementwise(
+    cpu=Lanewise(lambda e, x, y: e.compare("le", x, y)),
+    accepts=_ACCEPTS,
+    exact=_EXACT,
+    pto=_TCMP,
+    golden="jax.lax.le",
+    mask=True,
+    source=_cmp_text,
+)
 def le(x: Any, y: Any) -> Any:
     """x <= y, element by element: BOOL, or a MASK on tiles. False whenever a NaN takes part; otherwise as `lt`."""
     return x <= y
 
 
-@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("gt", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.gt", mask=True)
+@elementwise(
+    cpu=Lanewise(lambda e, x, y: e.compare("gt", x, y)),
+    accepts=_ACCEPTS,
+    exact=_EXACT,
+    pto=_TCMP,
+    golden="jax.lax.gt",
+    mask=True,
+    source=_cmp_text,
+)
 def gt(x: Any, y: Any) -> Any:
     """x > y, element by element: BOOL, or a MASK on tiles. False whenever a NaN takes part; otherwise as `lt`."""
     return x > y
 
 
-@elementwise(cpu=Lanewise(lambda e, x, y: e.compare("ge", x, y)), accepts=_ACCEPTS, exact=_EXACT, pto=_TCMP, golden="jax.lax.ge", mask=True)
+@elementwise(
+    cpu=Lanewise(lambda e, x, y: e.compare("ge", x, y)),
+    accepts=_ACCEPTS,
+    exact=_EXACT,
+    pto=_TCMP,
+    golden="jax.lax.ge",
+    mask=True,
+    source=_cmp_text,
+)
 def ge(x: Any, y: Any) -> Any:
     """x >= y, element by element: BOOL, or a MASK on tiles. False whenever a NaN takes part; otherwise as `lt`."""
     return x >= y
@@ -145,6 +200,7 @@ def _select_samples() -> list[Any]:
     jvp=by_operand(No("a condition has no derivative"), _in_first, _in_second),
     transpose=stretched(lambda ct, m, x, y: (None, _chosen(ct, m, x), _chosen(ct, m, y, other=True))),
     batching=pointwise,
+    source="pl.sel",
     cpu=Lanewise("select", exact=True, first=1),
     samples=_select_samples,
     abstract=_select_aval,

@@ -9,38 +9,52 @@ from pypto.core.avals import Aval, join
 from pypto.core.ir import Jaxpr
 from pypto.core.op import Native, No
 from pypto.lax.memory import structural
+from pypto.lax.tasks import DIRECT, Launch, show_launch
 
 
 def _show_loop(e: Any, name: Callable[[Any], str]) -> str:
-    bounds = ", ".join(map(name, e.ins[:3]))
-    stage = "" if e.params["stage"] is None else f", stage={e.params['stage']}"
+    p = e.params
+    bounds = [*map(name, e.ins[:3]), *(f"{key}={p[key]}" for key in ("stage", "chunk") if p.get(key) is not None)]
     carried = f" from {', '.join(map(name, e.ins[3:]))}" if e.ins[3:] else ""
-    carried += " while the first is true" if e.params.get("exits") else ""
-    return f"loop {e.params['kind']}({bounds}{stage}){carried}"
+    carried += " while the first is true" if p.get("exits") else ""
+    return f"loop {p['kind']}({', '.join(bounds)}){carried}"
 
 
 def _show_region(e: Any, name: Callable[[Any], str]) -> str:
     p = e.params
-    kind = f"{p['kind']}({', '.join(map(name, e.ins))})" if e.ins else p["kind"]
+    parts = p["launch"].divide(e.ins, blocks=p["kind"] == "spmd")
+    asked = [*([name(parts.blocks)] if parts.blocks is not None else []), *show_launch(p["launch"], parts, name)]
+    asking = f"({', '.join(asked)})" if asked else ""
     options = "".join(f" {key}={value}" for key, value in p["options"])
-    return f"region {kind}{' ' + p['name'] if p['name'] else ''}{options}"
+    return f"region {p['kind']}{asking}{' ' + p['name'] if p['name'] else ''}{options}"
 
 
 def _show_call(e: Any, name: Callable[[Any], str]) -> str:
-    blocks, operands = (e.ins[:1], e.ins[1:]) if e.params["blocks"] else ((), e.ins)
-    size = f"[{name(blocks[0])} blocks]" if blocks else ""
-    return f"call {e.params['kernel']}{size}({', '.join(map(name, operands))})"
+    parts = e.params["launch"].divide(e.ins, blocks=e.params["blocks"])
+    size = f"[{name(parts.blocks)} blocks]" if parts.blocks is not None else ""
+    asked = show_launch(e.params["launch"], parts, name)
+    return f"call {e.params['kernel']}{size}({', '.join([*map(name, parts.operands), *asked])})"
 
 
 @structural(
-    abstract=lambda start, stop, step, *inits, body, kind, stage, exits=False: tuple(
+    abstract=lambda start, stop, step, *inits, body, kind, stage, chunk=None, exits=False: tuple(
         join(v.aval, o.aval) for v, o in zip(body.invars[1:], body.outs, strict=True)
     ),
     index=(0, 1, 2),
     pto=Native("scf.for"),
     show=_show_loop,
 )
-def loop(start: Any, stop: Any, step: Any, *inits: Any, body: Jaxpr, kind: str, stage: int | None, exits: bool = False) -> Any:
+def loop(
+    start: Any,
+    stop: Any,
+    step: Any,
+    *inits: Any,
+    body: Jaxpr,
+    kind: str,
+    stage: int | None,
+    chunk: int | None = None,
+    exits: bool = False,
+) -> Any:
     """Run a body for start, start + step, ... before stop, carrying values from turn to turn.
 
     The body takes the index and the carried values, and returns the next carried values. `kind` is range, parallel,
@@ -58,17 +72,28 @@ def cond(test: Any, *, then: Jaxpr, orelse: Jaxpr) -> Any:
     """Run one of two bodies, chosen by a BOOL scalar; the other one has no effect."""
 
 
-@structural(abstract=lambda *size, body, kind, name, options: (), index=(0,), pto=No("it is outlined into a kernel"), show=_show_region)
-def region(*size: Any, body: Jaxpr, kind: str, name: str, options: tuple[tuple[str, Any], ...]) -> Any:
-    """A piece of work for one core (kind `at` or `incore`), or for each block of an spmd dispatch (`size` blocks).
+@structural(
+    abstract=lambda *operands, body, kind, name, options, launch: launch.outs,
+    index=(0,),
+    keep=True,
+    pto=No("it is outlined into a kernel"),
+    show=_show_region,
+)
+def region(*operands: Any, body: Jaxpr, kind: str, name: str, options: tuple[tuple[str, Any], ...], launch: Launch = DIRECT) -> Any:
+    """A piece of work for one core (kind `at`), or for each block of an spmd dispatch: a task.
 
-    Values reach it by being used in its body, and leave it through buffers only.
+    Operands are the dispatch's own, as `launch` says. Values reach it by being used in its body, and leave it through buffers only.
     """
 
 
-@structural(abstract=lambda *operands, kernel, blocks: (), pto=No("orchestration launches it"), show=_show_call)
-def call(*operands: Any, kernel: str, blocks: bool) -> Any:
-    """Launch an outlined kernel on buffers and scalars. With `blocks`, the first operand is the number of blocks."""
+@structural(
+    abstract=lambda *operands, kernel, blocks, launch: launch.outs,
+    keep=True,
+    pto=No("orchestration launches it"),
+    show=_show_call,
+)
+def call(*operands: Any, kernel: str, blocks: bool, launch: Launch = DIRECT) -> Any:
+    """Launch an outlined kernel on buffers and scalars: a task. With `blocks`, the first operand is the number of blocks."""
 
 
 @structural(abstract=lambda *, aval: aval, pto=No("it is no value at all"))

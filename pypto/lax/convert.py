@@ -66,7 +66,14 @@ def _jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[s
     return outs, [convert(tangents[0], dtype=target.dtype) if differentiable(target) else Zero(target)]
 
 
+def _cast_text(e: Any, name: Any) -> str:
+    """A cast; what it does on overflow follows from the dtypes."""
+    mode = e.params["mode"]
+    return f"pl.cast({name(e.ins[0])}, pl.{e.params['dtype'].name}{'' if mode == 'round' else f', mode={mode!r}'})"
+
+
 @computed(
+    source=_cast_text,
     jvp=_jvp,
     transpose=pullback(lambda ct, x, **_: OPS["convert"](ct, dtype=x.dtype)),
     batching=pointwise,

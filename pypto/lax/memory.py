@@ -77,7 +77,8 @@ def window_text(ref: Any, starts: Sequence[Any], sizes: Sequence[str], drop: Seq
 def _show_alloc(e: Any, name: Namer) -> str:
     operands = ", ".join(name(a) for a in e.ins)
     init = e.params["init"]
-    return f"alloc{f' {operands}' if operands else ''}{'' if init is None else f' filled {init}'}"
+    manual = " manual_dep" if e.params.get("manual_dep") else ""
+    return f"alloc{f' {operands}' if operands else ''}{'' if init is None else f' filled {init}'}{manual}"
 
 
 def _show_view(e: Any, name: Namer) -> str:
@@ -109,13 +110,26 @@ def _show_read(e: Any, name: Namer) -> str:
 # ---- the ops -----------------------------------------------------------------------------------------------------
 
 
-def _alloc_aval(*dynamic: Aval, shape: tuple[int | None, ...], dtype: DType, space: Space, init: Any, name: str) -> Aval:
+def _alloc_aval(
+    *dynamic: Aval, shape: tuple[int | None, ...], dtype: DType, space: Space, init: Any, name: str, manual_dep: bool = False
+) -> Aval:
     return RefAval(extents(shape), dtype, space)
 
 
 @structural(abstract=_alloc_aval, index=tuple(range(16)), pto=No("the runtime allocates"), show=_show_alloc)
-def alloc(*dynamic: Any, shape: tuple[int | None, ...], dtype: DType, space: Space, init: Any = None, name: str = "") -> Any:
-    """A new buffer. Extents that are None in `shape` are the operands, in order. It reads as zero until written."""
+def alloc(
+    *dynamic: Any,
+    shape: tuple[int | None, ...],
+    dtype: DType,
+    space: Space,
+    init: Any = None,
+    name: str = "",
+    manual_dep: bool = False,
+) -> Any:
+    """A new buffer. Extents that are None in `shape` are the operands, in order. It reads as zero until written.
+
+    With `manual_dep` no dependency between tasks is derived from it.
+    """
 
 
 def _view_aval(ref: Aval, *offsets: Aval, sizes: tuple[int | None, ...], drop: tuple[int, ...]) -> Aval:

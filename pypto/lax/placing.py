@@ -22,7 +22,7 @@ from pypto.platform import Space
 
 _X = np.linspace(-4, 4, 32, dtype=np.float32).reshape(4, 8)
 LAYOUTS = (None, "row_major", "col_major")
-ON_CHIP = tuple(s for s in Space if s is not Space.DDR)
+ON_CHIP = tuple(s for s in Space if s not in (Space.DDR, Space.STACK))
 INNER_LAYOUTS = (None, "none_box", "row_major", "col_major")
 
 

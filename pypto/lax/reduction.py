@@ -112,6 +112,13 @@ def reduction(
                 for a, keep, order in (((1,), True, orders[0]), ((0,), True, orders[1]), ((0, 1), False, orders[0]))
             ]
 
+        def text(e: Any, atom: Callable[[Any], str]) -> str:
+            axes, rank = e.params["axes"], e.ins[0].aval.rank
+            kind = {(rank - 1,): "row", (rank - 2,): "col"}.get(axes) if rank == 2 and e.params["keepdims"] else None
+            if kind is None or name in ("reduce_and", "reduce_or"):
+                return f"lax.{name}({atom(e.ins[0])}, axes={list(axes)}, keepdims={e.params['keepdims']})"
+            return f"pl.{kind}_{name.removeprefix('reduce_')}({atom(e.ins[0])})"
+
         x, *options = given.values()
         axis_options = [
             inspect.Parameter("axes", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any"),
@@ -119,6 +126,7 @@ def reduction(
         ]
         return Op(
             name=name,
+            source=text,
             abstract=abstract,
             meaning=meaning,
             axes=lambda x, *, axes, keepdims, **_: reduced_labels(x.rank, axes, keepdims),

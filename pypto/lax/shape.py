@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pypto import dtypes, numerics
-from pypto.core.avals import ArrayAval, Aval, ScalarAval, TileAval, Valid
+from pypto.core.avals import TILE, ArrayAval, Aval, ScalarAval, TileAval, Valid
 from pypto.core.ir import Literal
 from pypto.core.op import OPS, Native, No
 from pypto.core.trace import aval_of
@@ -38,6 +38,36 @@ def moved(x: Aval, shape: tuple[Any, ...], valid: Valid | None = None) -> Aval:
     return ArrayAval(shape, x.dtype)
 
 
+def _made_by(maker: str, e: Any, *given: str) -> str:
+    """A call that makes a tile, spelled at its level."""
+    level = "pl.tile" if e.params["level"] == TILE else "pl"
+    dtype = f"dtype=pl.{e.params['dtype'].name}"
+    return f"{level}.{maker}({', '.join([*given, dtype])})"
+
+
+def _fill_text(e: Any, name: Callable[[Any], str]) -> str:
+    return f"{_made_by('full', e, str(list(e.params['shape'])))[:-1]}, value={name(e.ins[0])})"
+
+
+def _ramp_text(e: Any, name: Callable[[Any], str]) -> str:
+    text = _made_by("arange", e, name(e.ins[0]), str(list(e.params["shape"])))
+    return f"{text[:-1]}, descending=True)" if e.params["descending"] else text
+
+
+def _empty_text(e: Any, name: Callable[[Any], str]) -> str:
+    p, space = e.params, e.params["space"]
+    where = "" if space is None else f", target_memory=pl.MemorySpace.{space.name}"
+    return f"pl.create_tile({list(p['shape'])}, pl.{p['dtype'].name}{where})"
+
+
+def _slice_text(e: Any, name: Callable[[Any], str]) -> str:
+    return f"pl.slice({name(e.ins[0])}, {list(e.params['sizes'])}, [{', '.join(map(name, e.ins[1:]))}])"
+
+
+def _update_text(e: Any, name: Callable[[Any], str]) -> str:
+    return f"pl.assemble({name(e.ins[0])}, {name(e.ins[1])}, [{', '.join(map(name, e.ins[2:]))}])"
+
+
 # ---- making ------------------------------------------------------------------------------------------------------
 
 
@@ -45,6 +75,7 @@ def moved(x: Aval, shape: tuple[Any, ...], valid: Valid | None = None) -> Aval:
     jvp=linear(0),
     transpose=pullback(lambda ct, value, **_: ct.sum()),
     batching=fill_batching,
+    source=_fill_text,
     cpu=Tilewise("moves.FILL"),
     samples=lambda: [((np.float32(1.5),), {"shape": (2, 3), "dtype": dtypes.FP32, "level": None})],
     abstract=lambda value, *, shape, dtype, level: made(shape, dtype, level),
@@ -81,6 +112,7 @@ def full(shape: Sequence[int], value: Any, dtype: Any = None, *, level: str | No
 
 @movement(
     jvp=by_operand(lambda g, y, start, *, shape, dtype, **_: fill(g, shape=shape, dtype=dtype)),
+    source=_ramp_text,
     cpu=Tilewise("moves.RAMP"),
     samples=lambda: [((np.int32(3),), {"shape": (1, 5), "dtype": dtypes.INT32, "descending": False, "level": None})],
     abstract=lambda start, *, shape, dtype, descending, level: made(shape, dtype, level),
@@ -111,6 +143,7 @@ def iota(dtype: Any, size: int) -> Any:
 @movement(
     jvp=No("nothing goes into it"),
     transpose=No("nothing goes into it"),
+    source=_empty_text,
     cpu=Tilewise("moves.EMPTY"),
     samples=lambda: [((), {"shape": (2, 4), "dtype": dtypes.FP32, "level": "tile", "space": None})],
     abstract=lambda *, shape, dtype, level, space=None: TileAval(shape, dtype, level, space),
@@ -330,6 +363,7 @@ def _slice_valid(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
     jvp=linear(0),
     transpose=pullback(lambda ct, x, *starts, sizes: update(zeros(x.aval), ct, *starts, sizes=sizes)),
     batching=slice_batching,
+    source=_slice_text,
     cpu=Tilewise("moves.SLICE"),
     samples=lambda: [((_X, np.int32(1), np.int32(0)), {"sizes": (2, 3)})],
     abstract=_slice_aval,
@@ -363,6 +397,7 @@ def _update_aval(x: Aval, value: Aval, *starts: Aval, sizes: tuple[int, ...]) ->
     jvp=linear(0, 1),
     transpose=pullback(update_transpose),
     batching=update_batching,
+    source=_update_text,
     cpu=Tilewise("moves.UPDATE"),
     samples=lambda: [((_X, _X[:2, :2], np.int32(1), np.int32(0)), {"sizes": (2, 2)})],
     abstract=_update_aval,

@@ -24,7 +24,7 @@ from pypto.errors import CallError, PyptoError
 from pypto.platform import PLATFORMS
 from pypto.runtime.encoding import SCHEMA, Unreadable, decode
 from pypto.source import Source
-from pypto.tile import Program, verify
+from pypto.tile import Program, verify, verify_jaxpr
 
 FORMAT = "pypto compiled program"
 MANIFEST = "manifest.json"
@@ -95,6 +95,8 @@ def read(directory: Path) -> Saved:
     try:
         program = decode(json.loads((directory / PROGRAM).read_bytes()))
         verify(program)
+        if program.traced is not None:
+            verify_jaxpr(program.traced)
     except (Unreadable, ValueError, RecursionError) as error:
         raise _refused(directory, f"{PROGRAM} is no program of this version: {error}") from None
     except PyptoError as error:  # well formed, but not what the compiler makes

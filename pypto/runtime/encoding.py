@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import enum
 from collections.abc import Callable
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
 from pypto.core.op import OPS
 from pypto.dtypes import DTYPES, DType, dtype_of
 from pypto.errors import CallError
+from pypto.lax.tasks import Launch
 from pypto.platform import Space
 from pypto.source import Source, resolve
 from pypto.tile import KernelBody, Program
@@ -120,6 +122,8 @@ class _Writer:
             return {"index": self.index(x)}
         if type(x).__name__ in _ENUMS and isinstance(x, _ENUMS[type(x).__name__]):
             return {"enum": [type(x).__name__, x.name]}
+        if isinstance(x, Launch):
+            return {"launch": asdict(x)}
         if isinstance(x, np.ndarray | np.generic):
             return self.array(np.asarray(x))
         raise CallError("PL608", f"{where} holds a {type(x).__name__}, which has no written form", fix="keep the program in this process")
@@ -247,9 +251,18 @@ class _Reader:
             "aval": lambda c: self.row(self.avals, c),
             "index": self.index,
             "enum": lambda c: _ENUMS[c[0]][c[1]],
+            "launch": _launch,
             "array": _array,
         }
         return readers[kind](content)
+
+
+def _launch(content: Any) -> Launch:
+    known = {f.name: f.default for f in fields(Launch)}
+    for name, value in content.items():
+        if name not in known or type(value) not in (type(known[name]), *((int,) if known[name] is None else ())):
+            raise Unreadable(f"a launch with {name}={value!r}")
+    return Launch(**content)
 
 
 def _array(content: Any) -> Any:

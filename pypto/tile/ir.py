@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pypto.core.ir import Jaxpr
 from pypto.core.printer import show
 from pypto.platform import platform_of
+from pypto.tile.source import function_text
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.launch import Compiled, Fallback
@@ -69,12 +70,32 @@ class Program:
         return platform_of(self.platform).checked
 
     def as_text(self, *, lines: bool = False) -> str:
-        """The program as text: the orchestration, then each kernel; with the user's lines on request."""
+        """The program as text that reads like the language: the orchestration, then each kernel.
+
+        Args:
+          lines: append the user's file and line to every statement.
+        """
+        taken = self.name in self.bodies  # a kernel of that name is what the orchestration calls
+        main = self.orchestration.replace(name=f"{self.name}_main") if taken else self.orchestration
+        orchestration = function_text(main, lines=lines, method="type=pl.FunctionType.Orchestration", depth=1)
         unchecked = "" if self.limits_checked else ", no limits checked"
-        parts = [f"program {self.name} for {self.platform}{unchecked}", "", show(self.orchestration, lines=lines)]
+        parts = [f"# for {self.platform}{unchecked}\n@pl.program\nclass {self.name}:", orchestration]
+        for k in self.kernels:
+            marks = [k.unit, *(["per block"] if k.blocks else []), *(f"{name}={_shown(value)}" for name, value in k.options)]
+            text = function_text(k.jaxpr, lines=lines, method="type=pl.FunctionType.InCore", per_block=k.blocks, depth=1)
+            parts += ["", f"    # {', '.join(marks)}", text]
+        return "\n".join(parts)
+
+    __str__ = as_text
+
+    def as_ir(self, *, lines: bool = False) -> str:
+        """The program's jaxprs, one equation a line: what passes see."""
+        parts = [f"program {self.name} for {self.platform}", "", show(self.orchestration, lines=lines)]
         for k in self.kernels:
             marks = [k.unit, *(["per block"] if k.blocks else []), *(f"{name}={value}" for name, value in k.options)]
             parts += ["", f"# {', '.join(marks)}", show(k.jaxpr, lines=lines)]
         return "\n".join(parts)
 
-    __str__ = as_text
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

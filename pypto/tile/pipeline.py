@@ -59,6 +59,7 @@ def stages(jaxpr: Jaxpr, platform: str, passes: Sequence[Pass] | None = None) ->
       passes: in place of the usual ones between tracing and legalisation.
     """
     from pypto.tile.passes.legal import legalise
+    from pypto.tile.passes.occupancy import check_occupancy
     from pypto.tile.passes.outline import outline
 
     yield "traced", jaxpr
@@ -67,7 +68,7 @@ def stages(jaxpr: Jaxpr, platform: str, passes: Sequence[Pass] | None = None) ->
         yield p.name, jaxpr
     jaxpr = legalise(jaxpr, platform_of(platform))
     yield "legalise", jaxpr
-    yield "outline", outline(jaxpr, platform)
+    yield "outline", check_occupancy(outline(jaxpr, platform), platform_of(platform))
 
 
 def lower_program(jaxpr: Jaxpr, platform: str) -> Program:

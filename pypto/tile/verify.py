@@ -60,8 +60,10 @@ def _check_call(eqn: Eqn, kernels: dict[str, KernelBody]) -> None:
         raise InternalError("PL901", f"there is no kernel {eqn.params['kernel']}", at=eqn.source)
     if eqn.params["blocks"] != body.blocks:
         raise InternalError("PL901", f"{body.name} has {'' if body.blocks else 'no '}blocks, its call says otherwise", at=eqn.source)
-    if len(eqn.ins) != len(body.jaxpr.invars):
-        raise InternalError("PL901", f"{body.name} takes {len(body.jaxpr.invars)} operands, got {len(eqn.ins)}", at=eqn.source)
-    for a, v in zip(eqn.ins, body.jaxpr.invars, strict=True):
+    parts = eqn.params["launch"].divide(eqn.ins, blocks=body.blocks)
+    given = [*([parts.blocks] if parts.blocks is not None else []), *parts.operands]
+    if len(given) != len(body.jaxpr.invars):
+        raise InternalError("PL901", f"{body.name} takes {len(body.jaxpr.invars)} operands, got {len(given)}", at=eqn.source)
+    for a, v in zip(given, body.jaxpr.invars, strict=True):
         if not same_type(a.aval, v.aval):
             raise InternalError("PL901", f"{body.name} takes {v.aval}, is called with {a.aval}", at=eqn.source)

@@ -56,15 +56,21 @@ FAMILIES: tuple[Family, ...] = (
     _family(
         "cross-core",
         "tpush_to_aiv tpush_to_aic tpop_from_aic tpop_from_aiv tfree_to_aic tfree_to_aiv aic_initialize_pipe aiv_initialize_pipe"
-        " reserve_buffer import_peer_buffer aiv_shard aic_gather sync_set sync_wait syncall bar_v bar_m bar_all fence set_ffts",
+        " reserve_buffer import_peer_buffer sync_set sync_wait bar_v bar_m bar_all fence set_ffts",
         later="cross-core queues and barriers come with the mixed-kernel split",
     ),
     _family(
         "tasks",
         "system.task_dummy system.task_invalid system.task_is_valid system.available_cluster_count system.available_aiv_count"
-        " array.create array.get_element array.update_element tensor.no_dep tensor.dump_tag prefetch.make_context prefetch.async_prefetch"
-        " prefetch.session prefetch.wait cacheinvalid get_subblock_idx",
-        later="tasks, scopes and their arrays come with the language issue",
+        " array.create array.get_element array.update_element submit spmd_submit no_dep scope manual_scope",
+    ),
+    _family(
+        "lanes and barriers", "split_aiv aiv_shard aic_gather tile.aiv_shard tile.aic_gather tile.get_subblock_idx system.syncall cluster"
+    ),
+    _family(
+        "caches and dumps",
+        "tensor.dump_tag prefetch.make_context prefetch.async_prefetch prefetch.session prefetch.wait cacheinvalid",
+        later="caches exist on a device only; marked dumps come with the runtime",
     ),
     _family(
         "distributed",

@@ -77,11 +77,13 @@ def _rooms() -> dict[str, dict[str, Any]]:
     for name, op in OPS.items():
         if op.module.startswith("pypto."):
             rooms.setdefault(f"lax-{op.module.rsplit('.', 1)[-1]}", {})[name] = op
-    for prefix, space in (("lax", lax), ("pl", language)):
+    spaces = (("lax", lax), ("pl", language), ("pl.array", language.array), ("pl.system", language.system))
+    for prefix, space in spaces:
+        package = prefix.split(".")[0]
         for name, value in vars(space).items():
             module = getattr(value, "__module__", None) or ""
-            if inspect.isfunction(value) and module.startswith(f"pypto.{'lax' if prefix == 'lax' else 'language'}."):
-                rooms.setdefault(f"{prefix}-{module.rsplit('.', 1)[-1]}", {})[f"{prefix}.{name}"] = value
+            if inspect.isfunction(value) and module.startswith(f"pypto.{'lax' if package == 'lax' else 'language'}."):
+                rooms.setdefault(f"{package}-{module.rsplit('.', 1)[-1]}", {})[f"{prefix}.{name}"] = value
     return rooms
 
 

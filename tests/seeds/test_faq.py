@@ -120,24 +120,6 @@ def test_a_device_tensor_in_a_call_is_refused_with_what_to_write():
         assert caught.value.code == "PL602" and "worker.run" in caught.value.fix
 
 
-def test_no_ring_is_configured_silently():
-    """FAQ: A capacity error names a ring I never configured. A ring is as small as a call says; no other call fills one."""
-    tasks_in_ring_0(X)
-    with pytest.raises(PyptoError) as caught:
-        tasks_in_ring_0(X, config=RunConfig(ring_task_window=4))
-    assert caught.value.code == "PL509" and "ring 0 " in caught.value.message
-    with pytest.raises(PyptoError) as caught:
-        RunConfig(ring_dep_pool=16)
-    assert caught.value.code == "PL607" and "ring_dep_pool" in caught.value.message
-
-
-@pl.jit
-def tasks_in_ring_0(x: pl.Tensor[[4, 8], pl.FP32], out: pl.Out[pl.Tensor[[4, 8], pl.FP32]]):
-    for _ in pl.unroll(6):
-        with pl.at(level=pl.Level.CORE_GROUP):
-            out[:] = x
-
-
 @pl.jit
 def split_k(a: pl.Tensor[[16, 256], pl.FP32], b: pl.Tensor[[256, 16], pl.FP32], out: pl.InOut[pl.Tensor[[16, 16], pl.FP32]]):
     for k in pl.spmd(4):

@@ -14,6 +14,7 @@ from pypto.interpreters.cpu import contractions, threads
 from pypto.interpreters.cpu.lanes import register_kind
 from pypto.interpreters.cpu.memory import filled
 from pypto.interpreters.cpu.rules import Unsupported
+from pypto.interpreters.cpu.tasks import some_task
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Tile, Value, is_dense
 
@@ -343,17 +344,35 @@ def _arm(w: Writer, body: Jaxpr, carries: Sequence[Carry | TileCarry]) -> list[L
 
 
 def call(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
-    """Launch a kernel, once or for each block."""
-    if not eqn.params["blocks"]:
-        threads.start(w, eqn.params["kernel"], ins, [])
-        return []
-    operands, kernel = ins[1:], w.module.kernels[eqn.params["kernel"]]
+    """Launch a kernel, once or for each block, unless its predicate is false."""
+    launch, fn = eqn.params["launch"], w.fn
+    parts = launch.divide(ins, blocks=eqn.params["blocks"])
+    skip = fn.number()
+    if parts.blocks is not None and launch.most is not None:
+        count = w.index(parts.blocks)
+        w.check(fn.compare("sle", count, launch.most), eqn, "blocks", [count])
+    if parts.predicate is not None:
+        assert isinstance(parts.predicate, Scalar)
+        fn.do(f"br i1 {parts.predicate.register}, label %launch{skip}, label %skip{skip}")
+        fn.start(f"launch{skip}")
+    _launch(w, eqn, parts)
+    if parts.predicate is not None:
+        fn.do(f"br label %skip{skip}")
+        fn.start(f"skip{skip}")
+    return [some_task(w)] if eqn.outs else []
+
+
+def _launch(w: Writer, eqn: Eqn, parts: Any) -> None:
+    if parts.blocks is None:
+        threads.start(w, eqn.params["kernel"], parts.operands, [])
+        return
+    kernel = w.module.kernels[eqn.params["kernel"]]
 
     def block(inner: Writer, received: Sequence[Value], index: str) -> None:
         threads.start(inner, eqn.params["kernel"], received, [f"i64 {index}"])
 
-    threads.turns(w, eqn, w.index(ins[0]), w.module.costs.straight(kernel), w.module.costs.whole(kernel), operands, block)
-    return []
+    straight, whole = w.module.costs.straight(kernel), w.module.costs.whole(kernel)
+    threads.turns(w, eqn, w.index(parts.blocks), straight, whole, parts.operands, block)
 
 
 def unset(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:

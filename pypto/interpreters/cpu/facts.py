@@ -248,14 +248,16 @@ class _Walk:
         kernel, depth = self.kernels[e.params["kernel"]], len(self.extents)
         start, made = len(self.log), len(self.made)
         invars, count = list(kernel.invars), None
+        parts = e.params["launch"].divide(ins, blocks=e.params["blocks"])
+        certain = certain and not e.params["launch"].predicate
         if e.params["blocks"]:
-            if isinstance(ins[0], np.ndarray) and ins[0].ndim == 0 and int(ins[0]) <= _MOST:
-                count = int(ins[0])
+            if isinstance(parts.blocks, np.ndarray) and parts.blocks.ndim == 0 and int(parts.blocks) <= _MOST:
+                count = int(parts.blocks)
             self.env.pop(invars[0], None)
             if count is not None:
                 self.env[invars[0]] = self._axis(range(count))
-            invars, ins = invars[1:], ins[1:]
-        for v, x in zip(invars, ins, strict=True):
+            invars = invars[1:]
+        for v, x in zip(invars, parts.operands, strict=True):
             self.env.pop(v, None)
             if x is not None:
                 self.env[v] = x

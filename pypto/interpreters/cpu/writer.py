@@ -14,7 +14,7 @@ import numpy as np
 
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var, free_vars
 from pypto.dtypes import DType
-from pypto.interpreters.cpu import blocks, memory
+from pypto.interpreters.cpu import blocks, memory, tasks
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
 from pypto.interpreters.cpu.needs import Arena, meet, safe, used, uses, weight
 from pypto.interpreters.cpu.nest import Nest, Place
@@ -29,6 +29,11 @@ _HANDLERS = {
     "loop": blocks.loop,
     "cond": blocks.cond,
     "call": blocks.call,
+    "task_dummy": tasks.task_dummy,
+    "task_invalid": tasks.task_invalid,
+    "task_is_valid": tasks.task_is_valid,
+    "scope": tasks.nothing,
+    "syncall": tasks.syncall,
     "unset": blocks.unset,
     "alloc": memory.alloc,
     "view": memory.view,

@@ -153,8 +153,9 @@ class _Promoter:
             return
         aval = v.aval
         assert isinstance(aval, TileAval)
-        buffer = Var(RefAval(aval.shape, aval.dtype, Space.VEC), v.name)
-        params = {"shape": aval.static_shape, "dtype": aval.dtype, "space": Space.VEC, "init": None, "name": v.name}
+        space = aval.space or Space.VEC
+        buffer = Var(RefAval(aval.shape, aval.dtype, space), v.name)
+        params = {"shape": aval.static_shape, "dtype": aval.dtype, "space": space, "init": None, "name": v.name}
         out.append(Eqn(OPS["alloc"], (), (buffer,), params, source))
         zeros = (_index(0),) * aval.rank
         # the buffer holds what lies outside the valid region too: it may be filled in place, and marked valid later

@@ -16,14 +16,14 @@ def dead_code(jaxpr: Jaxpr) -> Jaxpr:
         kept: list[Eqn] = []
         effects = False
         for eqn in reversed(j.eqns):
-            bodies, touched = {}, bool(eqn.op.writes or eqn.op.reads)
+            bodies, touched = {}, bool(eqn.op.writes or eqn.op.reads or eqn.op.keep)
             needed = touched or any(v in live for v in eqn.outs)
-            if eqn.op.name in _ALWAYS or list(eqn.bodies()):
+            if list(eqn.bodies()):
                 for key, value in eqn.params.items():
                     if isinstance(value, Jaxpr):
                         bodies[key], inner = body(value)
                         touched |= inner
-                needed |= touched or eqn.op.name in _ALWAYS
+                needed |= touched
             if needed:
                 live.update(a for a in eqn.ins if isinstance(a, Var))
                 kept.append(eqn.replace(params={**eqn.params, **bodies}) if bodies else eqn)
@@ -31,6 +31,3 @@ def dead_code(jaxpr: Jaxpr) -> Jaxpr:
         return j.replace(eqns=tuple(reversed(kept))), effects
 
     return body(jaxpr)[0]
-
-
-_ALWAYS = ("region", "call")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from pypto.core.avals import Aval, TileAval
+from pypto.core.avals import Aval, RefAval, TileAval
 from pypto.core.ir import Eqn, Jaxpr, Literal, Var
 from pypto.dtypes import MASK, DType
 from pypto.errors import MemorySpaceError, PyptoError
@@ -23,18 +23,27 @@ At = Frame | Source | None
 
 def check_limits(jaxpr: Jaxpr, platform: Platform) -> Iterator[PyptoError]:
     """Everything about a program's tiles that the chip cannot do, in program order."""
-    spaces = Spaces(jaxpr)
+    spaces, used = Spaces(jaxpr), _used(jaxpr)
     for eqn, share in _eqns(jaxpr, 1):
         yield from _paths(eqn, platform)
         yield from _fractals(eqn, platform)
-        yield from _counts(eqn, platform)
+        yield from _counts(eqn, platform, spaces)
         if any(True for _ in eqn.bodies()):  # what a loop or branch gives was made in its body
             continue
         for out in eqn.outs:
-            if isinstance(out.aval, TileAval):
+            if isinstance(out.aval, TileAval) and out in used:  # a count that comes beside a result may be left in its register
                 where = spaces.of(out)
                 yield from _row(out, where, platform, eqn.source)
                 yield from _size(out, where, platform, share, eqn.source)
+
+
+def _used(jaxpr: Jaxpr) -> set[Var]:
+    """What some equation, or the end of a body, uses."""
+    found = {a for a in jaxpr.outs if isinstance(a, Var)}
+    for e in jaxpr.walk():
+        found.update(a for a in e.ins if isinstance(a, Var))
+        found.update(a for body in e.bodies() for a in body.outs if isinstance(a, Var))
+    return found
 
 
 def _eqns(jaxpr: Jaxpr, share: int) -> Iterator[tuple[Eqn, int]]:
@@ -204,12 +213,16 @@ def _paths(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
         source = _space(a)
         if source is None or e.op.name in INHERITS:
             continue
-        if e.op.name in STORES and i == 1 and not platform.carries(source, Space.DDR):
+        if e.op.name in STORES and i == 1 and _is_global(e.ins[0]) and not platform.carries(source, Space.DDR):
             fix = f"only VEC and ACC are stored from; {_way(source, Space.VEC, platform)}"
             yield _no_path(e, f"{platform.name} has no path from {source.name} to global memory, for {_called(a)}", fix)
         elif e.op.unit == "vector" and not platform.carries(source, Space.VEC):
             fix = "pl.load(x, offsets, shape) brings a tile to VEC"
             yield _no_path(e, f"{e.op.name} works in VEC; {platform.name} has no path there from {source.name}, where {_called(a)} is", fix)
+
+
+def _is_global(target: Var | Literal) -> bool:
+    return isinstance(target.aval, RefAval) and target.aval.space is Space.DDR
 
 
 def _no_path(e: Eqn, message: str, fix: str) -> PyptoError:
@@ -235,10 +248,10 @@ def _way(source: Space, target: Space, platform: Platform) -> str:
 # ---- counts of one instruction -------------------------------------------------------------------------------------
 
 
-def _counts(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
+def _counts(e: Eqn, platform: Platform, spaces: Spaces) -> Iterator[PyptoError]:
     if e.op.name == "get" and isinstance(e.outs[0].aval, TileAval):
         rows, columns = _flat(e.outs[0].aval)
-        most = platform.most_rows[Space.MAT if _space(e.outs[0]) is Space.MAT else Space.VEC]
+        most = min(platform.most_rows[s] for s in (spaces.of(e.outs[0]) & set(platform.most_rows)) or {Space.VEC})
         if rows > most and columns > 1:
             yield _count(e, f"a load of {rows} rows; {platform.name} loads at most {most} at once", "load fewer rows, in a loop")
     elif e.op.name in _OPERANDS:
@@ -253,6 +266,12 @@ def _counts(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
         if blocks > most:
             what = f"sort32 of {columns} columns is {blocks} blocks; one instruction of {platform.name} sorts {most}"
             yield _count(e, what, f"sort at most {most * 32} columns at a time and join them with pl.mrgsort")
+    elif e.op.name == "mrgsort_runs":
+        columns, most = e.ins[0].aval.static_shape[-1], platform.most_repeats
+        groups = columns // (4 * e.params["block_len"])
+        if groups > most:
+            what = f"mrgsort of {columns} columns is {groups} groups of four runs; one instruction of {platform.name} merges {most}"
+            yield _count(e, what, "merge a part of the row at a time")
 
 
 def _count(e: Eqn, message: str, fix: str) -> PyptoError:

@@ -37,7 +37,8 @@ def outline(jaxpr: Jaxpr, platform: str) -> Program:
         name = unique(eqn.params["name"])
         closed = closed.replace(invars=(*body.invars, *inner.values()), name=name, facts=jaxpr.facts)
         kernels.append(KernelBody(name, closed, blocks, unit_of(closed), eqn.params["options"]))
-        return Eqn(OPS["call"], (*eqn.ins, *outer), (), {"kernel": name, "blocks": blocks}, eqn.source)
+        params = {"kernel": name, "blocks": blocks, "launch": eqn.params["launch"]}
+        return Eqn(OPS["call"], (*eqn.ins, *outer), eqn.outs, params, eqn.source)
 
     def block(j: Jaxpr) -> Jaxpr:
         eqns = []

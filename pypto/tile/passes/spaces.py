@@ -57,8 +57,11 @@ class Spaces:
     # ---- what is one buffer ----
 
     def _find(self, v: Var) -> Var:
+        start = v
         while v in self.root:
             v = self.root[v]
+        while start is not v:  # what was walked over is one step from the end afterwards
+            self.root[start], start = v, self.root[start]
         return v
 
     def _of(self, v: Var) -> _Uses:
