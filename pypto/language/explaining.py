@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pypto import config
 from pypto.captures.freezing import show
-from pypto.core.avals import Aval, RefAval
+from pypto.core.avals import Aval, RefAval, show_shape
 from pypto.platform import platform_of
 
 if TYPE_CHECKING:
@@ -79,11 +79,19 @@ def _reasons(kernel: Kernel, before: Any, after: Any) -> list[str]:
 
 def _argument(name: str, old: Any, new: Any) -> str:
     text = f"`{name}` is {_shown(new)}, was {_shown(old)}"
-    if isinstance(old, RefAval) and isinstance(new, RefAval) and old.dtype is new.dtype and len(old.shape) == len(new.shape):
+    if (
+        isinstance(old, RefAval)
+        and isinstance(new, RefAval)
+        and new.direction == "in"
+        and old.dtype is new.dtype
+        and len(old.shape) == len(new.shape)
+    ):
         axes = [str(axis) for axis, (a, b) in enumerate(zip(old.shape, new.shape, strict=True)) if a != b]
         text += f" (a pl.dynamic symbol for axis {' and '.join(axes)} serves every extent)"
     return text
 
 
 def _shown(part: Any) -> str:
-    return str(part).removeprefix("in ").replace("ref ", "") if isinstance(part, Aval) else show(part)
+    if not isinstance(part, Aval):
+        return show(part)
+    return f"{part.dtype}[{show_shape(part.shape)}]" if isinstance(part, RefAval) else str(part)
