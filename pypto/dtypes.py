@@ -86,6 +86,10 @@ class DType:
         """Bytes of one element, rounded up to a whole byte."""
         return -(-self.bits // 8)
 
+    def get_byte(self) -> int:
+        """`itemsize`, as the language spells it."""
+        return self.itemsize
+
     @property
     def mantissa(self) -> int:
         """Explicit fraction bits of a float format (FP32: 23).

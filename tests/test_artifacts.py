@@ -14,11 +14,12 @@ import pytest
 
 import pypto
 import pypto.language as pl
-from pypto.core.ir import alpha_equal
+from pypto.core.ir import Jaxpr, alpha_equal
 from pypto.errors import CallError, PyptoError
 from pypto.language.decorators import Kernel
 from pypto.runtime import CompiledProgram, load
 from pypto.runtime.encoding import Unreadable, decode, encode
+from pypto.tile import KernelBody, Program
 from tests.kernels import lowered, printed, runs
 from tests.run_inputs import THREE, arguments, bits, normal
 
@@ -147,6 +148,13 @@ def test_a_program_is_the_same_after_it_was_written_and_read(kernel):
     for a, b in zip(again.kernels, program.kernels, strict=True):
         assert alpha_equal(a.jaxpr, b.jaxpr)
         assert (a.name, a.blocks, a.unit, a.options) == (b.name, b.blocks, b.unit, b.options)
+
+
+def test_nothing_of_a_program_is_left_out_when_it_is_written():
+    """Whoever gives a program or a kernel another field must give it a written form, too."""
+    assert {f.name for f in dataclasses.fields(Program)} == {"name", "orchestration", "kernels", "platform", "traced"}
+    assert {f.name for f in dataclasses.fields(KernelBody)} == {"name", "jaxpr", "blocks", "unit", "options"}
+    assert {f.name for f in dataclasses.fields(Jaxpr)} == {"invars", "eqns", "outs", "name", "facts"}
 
 
 def test_a_constant_array_is_saved_bit_for_bit():

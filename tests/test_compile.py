@@ -289,6 +289,13 @@ def test_parts_of_the_device_runtime_say_that_they_are_not_here():
         _ = runs.softmax_rows.compile().build_orch_args
 
 
+def test_a_program_reads_as_a_class_of_the_language():
+    text = runs.softmax_rows.compile().program.as_python()
+    assert text == str(runs.softmax_rows.lower())
+    assert "@pl.program" in text and "pl.at" not in text
+    compile(text, "program.py", "exec")
+
+
 # RunConfig: every field.
 
 ACTS = {

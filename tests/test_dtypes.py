@@ -187,3 +187,7 @@ def test_promotion_is_symmetric_and_associative():
             assert promote(a, b) is promote(b, a)
             for c in rows:
                 assert promote(promote(a, b), c) is promote(a, promote(b, c))
+
+
+def test_the_bytes_of_an_element_by_the_languages_own_name():
+    assert {name: DTYPES[name].get_byte() for name in ("FP32", "BF16", "INT8", "FP4")} == {"FP32": 4, "BF16": 2, "INT8": 1, "FP4": 1}

@@ -140,8 +140,39 @@ def test_arguments_of_every_launch_are_dumped_before_and_after(tmp_path):
     assert np.load(folders[0] / "a_before.npy").tobytes() == given["a"].tobytes()
 
 
-@pytest.mark.parametrize("value", [1, 3, True])
-def test_a_dump_of_tagged_tensors_is_refused(value):
+@pl.jit
+def marks_a_tensor(x: pl.Tensor[[8, 16], pl.FP32], y: pl.Tensor[[8, 16], pl.FP32], out: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):
+    t = pl.create_tensor([8, 16], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="first") as first:
+        t[:] = pl.add(x, y)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="second", deps=[first], dumps=[t]) as second:
+        out[:] = pl.muls(t, 2.0)
+
+
+@pytest.mark.parametrize("level", [1, True])
+def test_level_1_dumps_what_a_launch_names(level, tmp_path):
+    compiled = marks_a_tensor.compile()
+    compiled.save(tmp_path / "program")
+    x, y = normal(8, 16), normal(8, 16, seed=1)
+    assert np.array_equal(compiled(x, y, config=RunConfig(enable_dump_args=level)), (x + y) * 2)
+    dumped = tmp_path / "program" / "dfx_outputs" / "args_dump"
+    assert sorted(f.relative_to(dumped).as_posix() for f in dumped.rglob("*.npy")) == [
+        "00001_second/t_after.npy",
+        "00001_second/t_before.npy",
+    ]
+    assert np.array_equal(np.load(dumped / "00001_second" / "t_before.npy"), x + y)
+
+
+def test_a_launch_with_dependencies_is_dumped_whole_at_level_2(tmp_path):
+    compiled = marks_a_tensor.compile()
+    compiled.save(tmp_path / "program")
+    compiled(normal(8, 16), normal(8, 16), config=RunConfig(enable_dump_args=2))
+    folder = tmp_path / "program" / "dfx_outputs" / "args_dump" / "00001_second"
+    assert sorted(f.name for f in folder.iterdir()) == ["out_after.npy", "out_before.npy", "t_after.npy", "t_before.npy"]
+
+
+@pytest.mark.parametrize("value", [3, -1, "all"])
+def test_another_level_of_dumps_does_not_exist(value):
     with pytest.raises(CallError) as caught:
         RunConfig(enable_dump_args=value)
-    assert caught.value.code == "PL607"
+    assert caught.value.code == "PL606"

@@ -57,7 +57,8 @@ class RunConfig:
       ring_task_window, ring_heap: the most tasks, and bytes of buffers, that the open scopes of a ring may hold: one number, or one for
         each of the four rings, 0 for no limit. A run that passes it is PL509. The reference executor runs it.
       enable_scope_stats: one line per scope in `dfx_outputs/scope_stats/scope_stats.jsonl`, where the program is saved.
-      enable_dump_args: 2 writes every launch's buffers, before and after, to `dfx_outputs/args_dump/`, where the program is saved.
+      enable_dump_args: 2 writes every launch's buffers, before and after, to `dfx_outputs/args_dump/`, where the program is saved; 1 those
+        that a launch names in `dumps=`.
       analyze_auto_scopes_for_deps: dependencies always hold here, since work runs in program order; True and False run alike.
       check, executor, verify: as in `pypto.Config`; None keeps what is in force.
       All other fields of the original exist, and only their defaults are accepted.
@@ -82,7 +83,7 @@ class RunConfig:
     save_kernels_dir: str | Path | None = None
     codegen_only: bool = False
     enable_chip_swimlane: int | bool = 0
-    enable_dump_args: int = 0
+    enable_dump_args: int | bool = 0
     enable_pmu: int = 0
     enable_dep_gen: bool = False
     enable_scope_stats: bool = False
@@ -155,12 +156,8 @@ class RunConfig:
             raise CallError("PL606", f"there is no executor {self.executor!r}", fix=f"one of {', '.join(config.EXECUTORS)}")
         if self.save_kernels_dir is not None and not self.save_kernels:
             raise CallError("PL606", "save_kernels_dir is given, but save_kernels is False", fix="save_kernels=True")
-        if self.enable_dump_args not in (0, 2):
-            raise CallError(
-                "PL607",
-                f"enable_dump_args={self.enable_dump_args!r} cannot be honoured: no tensor is tagged for a dump",
-                fix="2: all of them",
-            )
+        if self.enable_dump_args not in (0, 1, 2):
+            raise CallError("PL606", f"enable_dump_args={self.enable_dump_args!r}", fix="0, 1 for what dumps= names, or 2 for everything")
         self._check_rings()
 
     @property
@@ -185,6 +182,7 @@ class RunConfig:
             heap=limits[1],
             scopes=files / "scope_stats" / "scope_stats.jsonl" if files is not None and self.enable_scope_stats else None,
             arguments=files / "args_dump" if files is not None and self.enable_dump_args else None,
+            only_marked=int(self.enable_dump_args) == 1,
         )
 
     def _per_ring(self, name: str) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pypto.core.ir import Eqn, Jaxpr
+from pypto.core.ir import Eqn, Jaxpr, Var
 from pypto.errors import TaskError
 from pypto.interpreters.reference import Machine
 from pypto.source import resolve
@@ -31,12 +31,14 @@ class Watch:
       window, heap: the most tasks, and bytes of buffers, that each ring may keep; 0 for no limit.
       scopes: the file that gets one line per scope with its depth, ring and peaks; None for none.
       arguments: the directory that gets every launch's buffers, as they are before and after it; None for none.
+      only_marked: only those that a launch names in `dumps=`.
     """
 
     window: tuple[int, ...] = (0,) * RINGS
     heap: tuple[int, ...] = (0,) * RINGS
     scopes: Path | None = None
     arguments: Path | None = None
+    only_marked: bool = False
 
 
 @dataclass
@@ -134,11 +136,16 @@ class ObservedMachine(Machine):
     def _dump(self, eqn: Eqn, when: str) -> None:
         if self._watch.arguments is None:
             return
-        folder = self._watch.arguments / f"{self._launches:05}_{eqn.params['kernel']}"
-        folder.mkdir(parents=True, exist_ok=True)
-        skipped = 1 if eqn.params["blocks"] else 0  # the number of blocks, which is the block's index inside
-        names = [v.name or f"value_{i}" for i, v in enumerate(self.kernels[eqn.params["kernel"]].invars[skipped:])]
-        for name, atom in zip(names, eqn.ins[skipped:], strict=True):
+        kernel, blocks = eqn.params["kernel"], eqn.params["blocks"]
+        parts = eqn.params["launch"].divide(eqn.ins, blocks=blocks)
+        if self._watch.only_marked:
+            marked = [(a.name if isinstance(a, Var) else "", a) for a in parts.dumps]
+        else:
+            inside = self.kernels[kernel].invars[1 if blocks else 0 :]
+            marked = [(v.name, a) for v, a in zip(inside, parts.operands, strict=True)]
+        for i, (name, atom) in enumerate(marked):
             data = np.ascontiguousarray(self.read(atom).data)
+            file = self._watch.arguments / f"{self._launches:05}_{kernel}" / f"{name or f'value_{i}'}_{when}.npy"
+            file.parent.mkdir(parents=True, exist_ok=True)
             # .npy has no name for the narrow floats: their bits, then
-            np.save(folder / f"{name}_{when}.npy", data if data.dtype.isbuiltin == 1 else data.view(f"u{data.dtype.itemsize}"))
+            np.save(file, data if data.dtype.isbuiltin == 1 else data.view(f"u{data.dtype.itemsize}"))

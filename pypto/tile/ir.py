@@ -88,6 +88,10 @@ class Program:
 
     __str__ = as_text
 
+    def as_python(self) -> str:
+        """`as_text`, under the name that users of the original know."""
+        return self.as_text()
+
     def as_ir(self, *, lines: bool = False) -> str:
         """The program's jaxprs, one equation a line: what passes see."""
         parts = [f"program {self.name} for {self.platform}", "", show(self.orchestration, lines=lines)]
