@@ -152,7 +152,7 @@ def test_a_value_that_leaks_out_of_a_trace_is_named_with_its_function_and_line()
     [
         lambda: lax.cond(True, lambda x: x, lambda x: (x, x), X),
         lambda: lax.scan(lambda c, x: (c + x, x), X[0, 0], X),
-        lambda: lax.while_loop(lambda c: c < 3, lambda c: c * 1.5, 1),
+        lambda: lax.while_loop(lambda c: c < 3, lambda c: c * 1.5, np.int32(1)),
         lambda: lax.fori_loop(0, 3, lambda i, c: (c, c), X),
     ],
 )
