@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import pypto
 import pypto.language as pl
 
 
@@ -61,14 +62,16 @@ def median(run: Callable[[], Any], rounds: int = 5) -> float:
 
 def main() -> None:
     """Print the tables."""
-    print("equations   rewrite s     trace s     lower s   trace us/eqn")
+    print("equations   rewrite s     trace s     lower s     print s     total s   trace us/eqn")
     for count in (250, 500, 1000, 2000, 3000):
         start = time.perf_counter()
         k = kernel(straight(count), f"ops{count}")
         rewrite = time.perf_counter() - start
         size = k.trace().count()
         trace, lower = median(k.trace, 3), median(k.lower, 3)
-        print(f"{size:9} {rewrite:11.3f} {trace:11.3f} {lower - trace:11.3f} {trace / size * 1e6:14.1f}")
+        show = median(k.lower().as_text, 1)
+        total = rewrite + lower + show
+        print(f"{size:9} {rewrite:11.3f} {trace:11.3f} {lower - trace:11.3f} {show:11.3f} {total:11.3f} {trace / size * 1e6:14.1f}")
     print("\ndepth  equations     trace s   us/eqn")
     for depth in range(1, 8):
         k = kernel(nest(depth), f"nest{depth}")
@@ -78,6 +81,14 @@ def main() -> None:
     x, out = np.ones((16, 64), np.float32), np.zeros((16, 64), np.float32)
     k(x, out)
     print(f"\na cached call of one small kernel: {median(lambda: k(x, out), 200) * 1e6:.0f} us (reference executor)")
+    print(
+        f"  of it before anything runs: {median(lambda: k._repeats((x, out)), 2000) * 1e6:.1f} us; the first time, without a trace: ",
+        end="",
+    )
+    print(f"{median(lambda: k._program(k._bind((x, out), {})), 200) * 1e6:.0f} us")
+    with pypto.override(check=False, executor="cpu"):
+        k(x, out)
+        print(f"a cached call of the compiled kernel, its execution included: {median(lambda: k(x, out), 2000) * 1e6:.1f} us")
     command = [sys.executable, "-c", "import pypto.language"]
     print(f"a process that imports pypto.language: {median(lambda: subprocess.run(command, check=True)):.2f} s")
 

@@ -249,12 +249,12 @@ def test_string_annotations_of_a_factory_are_read_in_its_closure():
     assert "`x`" in error.message
 
 
-def test_an_annotation_that_names_nothing_is_reported_at_its_def():
+def test_an_annotation_that_names_nothing_is_reported_at_its_parameter():
     error = refused("PL602", lambda: future_annotations.misspells(X), at=MISSPELLED, mark="out: pl.Out[Rows]):")
     assert "Tensr" in error.message
 
 
-MISSPELLED = "def misspells(x: pl.Tensr[[ROWS, 4], pl.FP32], out: pl.Out[Rows]):"
+MISSPELLED = "x: pl.Tensr[[ROWS, 4], pl.FP32]"
 
 
 def scaling_by(factor):

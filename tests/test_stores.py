@@ -87,3 +87,17 @@ def test_a_count_beside_a_result_that_nobody_reads_needs_no_row():
 
     x = np.random.default_rng(3).random((1, 64), np.float32)
     assert np.array_equal(np.asarray(k(x))[0, ::2], np.sort(x[0])[::-1])
+
+
+@pl.jit
+def more_axes(x: pl.Tensor[[16, 16], pl.FP32], v: pl.Tensor[[16, 1], pl.FP32], out: pl.Out[pl.Tensor[[2, 1, 16, 16], pl.FP32]]):
+    out = pl.assemble(out, x, [1, 0, 0, 0])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out = pl.assemble(out, pl.mul(x, 2.0), [0, 0, 0, 0])
+        out[0:1, :, :, :] = pl.row_expand_mul(pl.reshape(pl.mul(x, 2.0), [1, 1, 16, 16]), v)
+
+
+def test_assemble_adds_leading_axes_of_one_element_and_a_column_spreads_over_such_a_tile():
+    rng = np.random.default_rng(0)
+    x, v = rng.random((16, 16), np.float32), rng.random((16, 1), np.float32)
+    assert np.array_equal(more_axes(x, v), np.stack([(x * 2 * v)[None], x[None]]))

@@ -198,5 +198,6 @@ HANDLERS: dict[str, Callable[[Machine, Eqn, Sequence[Any]], Sequence[Any]]] = {
     "task_invalid": task_invalid,
     "task_is_valid": task_is_valid,
     "scope": nothing,
+    "prefetch": nothing,
     "syncall": nothing,
 }

@@ -30,6 +30,7 @@ from pypto.dtypes import (
 )
 from pypto.dtypes import DType as DataType
 from pypto.language import arrays as _arrays
+from pypto.language import prefetch as _prefetch
 from pypto.language import system as _system
 from pypto.language.arithmetic import (
     addc,
@@ -243,6 +244,9 @@ tile = _Namespace(
     MaskPattern=_MaskPattern,
 )
 array = _Namespace(create=_arrays.create, get_element=_arrays.get_element, update_element=_arrays.update_element)
+prefetch = _Namespace(
+    async_prefetch=_prefetch.async_prefetch, make_context=_prefetch.make_context, session=_prefetch.session, wait=_prefetch.wait
+)
 system = _Namespace(
     available_aiv_count=_system.available_aiv_count,
     available_cluster_count=_system.available_cluster_count,

@@ -17,6 +17,10 @@ def _vector(name: str, x: Any, v: Any, axis: int) -> tuple[Any, Any]:
     """The target and the vector that is spread over it."""
     target, vector = as_tile(x, name), as_tile(v, name)
     a, b = aval_of(target), aval_of(vector)
+    more = a.rank - b.rank
+    if isinstance(b, ArrayAval) and more > 0 and b.rank and all(d == 1 for d in a.shape[:more]):
+        vector = lax.reshape.bind(vector, shape=(1,) * more + b.static_shape)  # leading axes of one element are no rows
+        b = aval_of(vector)
     if not isinstance(b, ArrayAval) or b.rank != a.rank or b.shape[axis] != 1:
         want = "[rows, 1]" if axis == -1 else "[1, cols]"
         raise ShapeError("PL301", f"{name}: {b} is no {want} vector for {a}", fix=f"reshape it to {want}")

@@ -132,7 +132,7 @@ def prepare(signature: Signature, values: Sequence[Any], freeze: Callable[[Any],
     for a in arguments:
         if a.given is OMITTED:
             _allocate(signature, a, {s: v for s, (v, _) in extents.items()})
-    _check_overlap(signature, arguments)
+    check_overlap(signature, arguments)
     key = tuple(a.aval if a.aval is not None else freeze(a.static) for a in arguments)
     return Call(arguments, key, {s: v for s, (v, _) in extents.items()})
 
@@ -152,7 +152,7 @@ def _each(check: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 
 def _argument(signature: Signature, p: Parameter, given: Any) -> Argument:
     if isinstance(p.type, ScalarType):
-        return Argument(p, given, _scalar(signature, p, given, p.type.dtype), scalar(p.type.dtype))
+        return Argument(p, given, number(signature, p, given, p.type.dtype), scalar(p.type.dtype))
     if isinstance(p.type, ArrayType):
         raise CallError(
             "PL602",
@@ -195,7 +195,12 @@ def is_array(x: Any) -> bool:
     return isinstance(x, np.ndarray | Array) or (hasattr(x, "__array__") and hasattr(x, "shape") and not isinstance(x, np.generic))
 
 
-def _scalar(signature: Signature, p: Parameter, given: Any, dtype: DType) -> np.ndarray:
+def number(signature: Signature, p: Parameter, given: Any, dtype: DType) -> np.ndarray:
+    """The argument of a scalar parameter, rounded to its dtype.
+
+    Errors:
+      PL602 for anything but one number that the dtype holds.
+    """
     where = f"`{p.name}` of {signature.name}()"
     raw = given if isinstance(given, bool | int | float) else _element(given)
     if raw is None:
@@ -308,7 +313,12 @@ def _allocate(signature: Signature, a: Argument, extents: dict[Symbol, int]) -> 
     a.aval = RefAval(kind.dims, kind.dtype, direction=OUT)
 
 
-def _check_overlap(signature: Signature, arguments: Sequence[Argument]) -> None:
+def check_overlap(signature: Signature, arguments: Sequence[Argument]) -> None:
+    """An output has memory of its own.
+
+    Errors:
+      PL605 for one that another argument shares.
+    """
     outputs = [a for a in arguments if a.parameter.is_output and a.given is not OMITTED]
     for out in outputs:
         for other in arguments:

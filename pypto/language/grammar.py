@@ -115,9 +115,11 @@ def _late_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterat
         rest.pop(0)  # the docstring
     while rest and isinstance(rest[0], ast.Expr) and is_call_of(rest[0].value, "func_attr"):
         rest.pop(0)
-    for node in (part for statement in rest for part in ast.walk(statement)):
-        if isinstance(node, ast.Call) and is_call_of(node, "func_attr"):
-            yield Problem("PL102", "`pl.func_attr` after other statements", "make it the first statement of the body", node)
+    while rest:
+        node = rest.pop()
+        if isinstance(node, ast.Expr) and is_call_of(node.value, "func_attr"):
+            yield Problem("PL102", "`pl.func_attr` after other statements", "make it the first statement of the body", node.value)
+        rest += [*getattr(node, "body", ()), *getattr(node, "orelse", ())]
 
 
 def is_call_of(node: ast.AST | None, name: str) -> bool:

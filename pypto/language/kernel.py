@@ -26,6 +26,7 @@ from pypto.language.front import FRONT, Front, configured
 from pypto.language.launching import MISS, Launches
 from pypto.language.misspelled import warn_misspelled
 from pypto.language.recovery import reporting
+from pypto.language.repeats import Repeats
 from pypto.language.rewrite import Staged, rewrite
 from pypto.language.scopes import At, Level
 from pypto.language.splicing import splice
@@ -66,7 +67,7 @@ class Kernel(Front):
         self._signature: Signature | None = None
         self._named = _named_in_strings(fn)
         self._programs: dict[Any, Program] = {}
-        self._launches = Launches(self)
+        self._launches, self._repeats = Launches(self), Repeats(self)
         self._device_writes: set[str] = set()
 
     @property
@@ -173,9 +174,16 @@ class Kernel(Front):
             raise BodyError(
                 "PL112", f"`{self.fn.__name__}` is inline: it is only part of other kernels", fix="call it from a @pl.jit kernel"
             )
+        call, program = (None if kwargs else self._repeats(args)) or self._first(args, kwargs)
+        return self._run(program, call)
+
+    def _first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Call, Program]:
+        """A call that is not laid out like an earlier one."""
         call = self._bind(args, kwargs)
         program = self._program(call)
-        return self._run(program, call)
+        if not kwargs:
+            self._repeats.remember(args, call, program)
+        return call, program
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         return calls.prepare(self.signature, self.signature.bind(args, kwargs), self.guard.key)

@@ -150,8 +150,8 @@ def load(
 def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = None) -> Any:
     """Write `source` into `target` at an offset, and return `target`: the same as a subscript store.
 
-    Of a partly valid tile only the valid part is written. Nothing is converted. Leading axes of extent 1 that the target does not
-    have are dropped.
+    Of a partly valid tile only the valid part is written. Nothing is converted. Leading axes of extent 1 that only one of them has
+    are dropped or added.
 
     Args:
       atomic: `AtomicType.Add`, `.Max` or `.Min` combine with what a tensor holds there, see `lax.accumulate`; blocks update in
@@ -162,7 +162,7 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = N
     """
     trace = trace_here("assemble")
     value = source if isinstance(source, RefValue) and not trace.in_region else as_tile(source, "assemble")
-    value = _without_unit_axes(trace, value, target.ndim)
+    value = _of_rank(trace, value, target.ndim)
     extents = value.shape
     if len(extents) != target.ndim:
         shapes = f"[{show_shape(extents)}] into [{show_shape(target.shape)}]"
@@ -172,14 +172,15 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = N
     return target
 
 
-def _without_unit_axes(trace: PlTrace, value: Any, rank: int) -> Any:
-    """A value without the leading axes of extent 1 that are too many."""
+def _of_rank(trace: PlTrace, value: Any, rank: int) -> Any:
+    """A value with as many axes as this, where leading axes of extent 1 are the difference."""
     more = value.ndim - rank
-    if more < 1 or any(d != 1 for d in value.shape[:more]):
+    if more == 0 or any(d != 1 for d in value.shape[: max(0, more)]):
         return value
     if isinstance(value, RefValue):
-        return access.reshape_ref(trace, value, [access.extent(trace, value, a) for a in range(more, value.ndim)])
-    return lax.reshape.bind(value, shape=value.shape[more:])
+        kept = [access.extent(trace, value, a) for a in range(max(0, more), value.ndim)]
+        return access.reshape_ref(trace, value, [1] * -more + kept)
+    return lax.reshape.bind(value, shape=(1,) * -more + value.shape[max(0, more) :])
 
 
 def store(tile: Any, offsets: Sequence[Any], tensor: Any, shapes: Sequence[Any] | None = None, *, atomic: Any = None) -> Any:

@@ -81,7 +81,7 @@ from pypto.lax.shape import (
 from pypto.lax.sorting import mrgsort_lists, mrgsort_runs, sort32
 from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, full_like, split, stack, tile, unstack
 from pypto.lax.subscripts import take, take_along_axis
-from pypto.lax.tasks import scope, syncall, task_dummy, task_invalid, task_is_valid
+from pypto.lax.tasks import prefetch, scope, syncall, task_dummy, task_invalid, task_is_valid
 from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
 from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul, scatter_sub
@@ -244,6 +244,7 @@ __all__ = [
     "pow_",
     "prelu",
     "ramp",
+    "prefetch",
     "random_bits",
     "read",
     "recip",

@@ -135,6 +135,17 @@ def scope(*, edge: str, kind: str, name: str, options: tuple[tuple[str, Any], ..
     """
 
 
+@structural(
+    abstract=lambda ref: (),
+    refs=(0,),
+    keep=True,
+    pto=Native("pto.tprefetch_async"),
+    show=lambda e, name: f"prefetch {name(e.ins[0])}",
+)
+def prefetch(ref: Any) -> Any:
+    """Bring a buffer into the cache nearest to the cores: a hint. It reads nothing that a program could see, and orders nothing."""
+
+
 def _show_barrier(e: Any, name: Namer) -> str:
     p = e.params
     operands = [f"{k}={name(a)}" for k, a in zip(p["given"], e.ins, strict=True)]

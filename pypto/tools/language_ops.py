@@ -69,7 +69,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     _family(
         "caches and dumps",
-        "tensor.dump_tag prefetch.make_context prefetch.async_prefetch prefetch.session prefetch.wait cacheinvalid",
+        "tensor.dump_tag cacheinvalid",
         later="caches exist on a device only; marked dumps come with the runtime",
     ),
     _family(

@@ -77,7 +77,13 @@ def _rooms() -> dict[str, dict[str, Any]]:
     for name, op in OPS.items():
         if op.module.startswith("pypto."):
             rooms.setdefault(f"lax-{op.module.rsplit('.', 1)[-1]}", {})[name] = op
-    spaces = (("lax", lax), ("pl", language), ("pl.array", language.array), ("pl.system", language.system))
+    spaces = (
+        ("lax", lax),
+        ("pl", language),
+        ("pl.array", language.array),
+        ("pl.prefetch", language.prefetch),
+        ("pl.system", language.system),
+    )
     for prefix, space in spaces:
         package = prefix.split(".")[0]
         for name, value in vars(space).items():

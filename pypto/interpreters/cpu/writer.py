@@ -33,6 +33,7 @@ _HANDLERS = {
     "task_invalid": tasks.task_invalid,
     "task_is_valid": tasks.task_is_valid,
     "scope": tasks.nothing,
+    "prefetch": tasks.nothing,
     "syncall": tasks.syncall,
     "unset": blocks.unset,
     "alloc": memory.alloc,
