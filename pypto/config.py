@@ -22,10 +22,11 @@ class Config:
 
     Attributes:
       platform: a row of the platform table; what a kernel is lowered for.
-      check: whether the reference executor tracks elements that were never written or are not valid.
+      check: whether runs track elements that were never written or are not valid, and report hazards of operations. The reference
+        executor runs them, whatever `executor` says: compiled code has no shadow bits.
       verify: whether the verifier runs between passes.
-      executor: "reference", or "cpu" for compiled code with the same bits. Compiled code has no shadow bits, so it runs only where
-        `check` is False; with `check`, and for programs it has no code for, the reference executor runs. `Program.compiled` tells.
+      executor: "cpu" for compiled code, or "reference" for the definitions, one operation at a time: the same bits. A program that there
+        is no code for runs on the reference executor; `Program.compiled` tells, with the reason.
       cache: whether machine code is kept on disk for later processes.
       cache_directory: where; None for the place the system provides for such files.
       cache_megabytes: how much may be there; what was not used for longest goes first.
@@ -47,6 +48,12 @@ class Config:
             raise CallError("PL606", f"there is no executor {self.executor!r}", fix=f"one of {', '.join(EXECUTORS)}")
         if self.threads is not None and (type(self.threads) is not int or not 1 <= self.threads <= MOST_THREADS):
             raise CallError("PL606", f"threads={self.threads!r}", fix=f"a number from 1 to {MOST_THREADS}, or None")
+        if type(self.cache) is not bool:
+            raise CallError("PL606", f"cache={self.cache!r}", fix="True or False; cache_directory= says where")
+        if type(self.cache_megabytes) is not int or self.cache_megabytes < 0:
+            raise CallError("PL606", f"cache_megabytes={self.cache_megabytes!r}", fix="a number from 0 on")
+        if self.cache_directory is not None and not isinstance(self.cache_directory, str | os.PathLike):
+            raise CallError("PL606", f"cache_directory={self.cache_directory!r}", fix="a path, or None")
 
 
 _current: ContextVar[Config] = ContextVar("pypto_config", default=Config())  # noqa: B039 - Config is frozen

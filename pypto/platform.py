@@ -103,8 +103,10 @@ _A2A3_PATHS: frozenset[Path] = frozenset(
         (Space.ACC, Space.DDR),
     }
 )
-# A mixed kernel hands tiles from one unit to the other: the accumulator to the vector unit, a vector tile to the cube's operands.
-_CROSSINGS: frozenset[Path] = frozenset({(Space.ACC, Space.VEC), (Space.VEC, Space.MAT), (Space.VEC, Space.LEFT), (Space.VEC, Space.RIGHT)})
+# A mixed kernel hands tiles from one unit to the other: accumulator and L1 to the vector unit, a vector tile to the cube's operands.
+_CROSSINGS: frozenset[Path] = frozenset(
+    {(Space.ACC, Space.VEC), (Space.MAT, Space.VEC), (Space.VEC, Space.MAT), (Space.VEC, Space.LEFT), (Space.VEC, Space.RIGHT)}
+)
 _A5_PATHS = _A2A3_PATHS | {
     (Space.VEC, Space.MAT),
     (Space.ACC, Space.VEC),

@@ -18,6 +18,25 @@ from pypto.language.kernel import Kernel
 from tests.both import outcome
 
 
+def difference(kernel: Any, program: Any, call: Any, compiled: Any) -> str:
+    """How compiled code differs from the reference executor, both on copies: in outputs or errors. Empty if it does not."""
+    device = kernel.undeclared_writes is not None
+
+    def meant() -> list[Any]:
+        mine = passing.to_values(call, check=False, undeclared_writes=device)
+        Machine(program.bodies, check=False).run(program.orchestration, mine)
+        return mine
+
+    def found() -> list[Any]:
+        mine = passing.to_compiled_values(call, compiled.parameters, may_fail=True, undeclared_writes=device)
+        compiled.run(mine, meant)
+        return mine
+
+    with np.errstate(all="ignore"):
+        want, got = (outcome(lambda run=run: [v.data for v in run() if isinstance(v, Ref)]) for run in (meant, found))
+    return "" if want == got else f"{want!r:.200} and {got!r:.200}"
+
+
 class Comparison:
     """Compares, and remembers what fell back."""
 
@@ -42,24 +61,8 @@ class Comparison:
         if compiled.executor != "cpu":
             self.reasons[compiled.reason] += 1
             return
-        device = kernel.undeclared_writes is not None
-
-        def values() -> list[Any]:
-            return passing.to_values(call, check=False, undeclared_writes=device)
-
-        def meant() -> list[Any]:
-            mine = values()
-            Machine(program.bodies, check=False).run(program.orchestration, mine)
-            return mine
-
-        def found() -> list[Any]:
-            mine = passing.to_compiled_values(call, compiled.parameters, may_fail=True, undeclared_writes=device)
-            compiled.run(mine, meant)
-            return mine
-
-        with np.errstate(all="ignore"):
-            want, got = (outcome(lambda run=run: [v.data for v in run() if isinstance(v, Ref)]) for run in (meant, found))
-        assert want == got, f"the executors differ: {want!r:.400} and {got!r:.400}\n{program}"
+        found = difference(kernel, program, call, compiled)
+        assert not found, f"the executors differ: {found}\n{program}"
         self.same += 1
 
 

@@ -14,9 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pypto
 from pypto.errors import PyptoError, PyptoWarning
 
 MARK = "# refused"
+
+CHECKED = {"PL306", "PL704"}
+"""Codes that only checked runs report."""
 
 
 def refused(code: str, call: Callable[..., Any], *args: Any, at: str, mark: str = MARK) -> PyptoError:
@@ -26,7 +30,7 @@ def refused(code: str, call: Callable[..., Any], *args: Any, at: str, mark: str 
       at: the text under the caret, exactly.
       mark: the comment of the line it must stand on.
     """
-    with pytest.raises(PyptoError) as caught:
+    with pytest.raises(PyptoError) as caught, pypto.override(**({"check": True} if code in CHECKED else {})):
         call(*args)
     error = caught.value
     assert error.code == code, error.render()

@@ -151,6 +151,7 @@ def into_what_nobody_wrote(x: pl.Tensor[[1, 4], pl.FP32], out: pl.Out[pl.Tensor[
         pl.assemble(out, x, [0, 0], atomic=pl.AtomicType.Add)  # refused
 
 
+@pytest.mark.checked
 def test_an_atomic_update_reads_what_is_there():
     at = "pl.assemble(out, x, [0, 0], atomic=pl.AtomicType.Add)"
     refused("PL306", into_what_nobody_wrote, f32([[1, 2, 3, 4]]), sevens(1, 4), at=at)
@@ -172,6 +173,7 @@ def what_nobody_wrote(out: pl.InOut[pl.Tensor[[1, 4], pl.FP32]]):
         out[:] = scratch
 
 
+@pytest.mark.checked
 def test_an_unwritten_element_may_not_be_added_even_to_a_scratch_buffer():
     refused("PL306", what_nobody_wrote, f32([[1, 2, 3, 4]]), at="pl.store(t, [0, 0], scratch, atomic=pl.AtomicType.Add)")
 

@@ -294,6 +294,7 @@ def sends_an_unwritten_element_through_a_cache(x: V4, cache: pl.Tensor[[2, 4], p
         out[:] = cache[1:2, :]  # refused
 
 
+@pytest.mark.checked
 def test_what_nobody_wrote_is_followed_through_a_device_side_write():
     with reports("PL203"):
         untouched("PL306", sends_an_unwritten_element_through_a_cache, X.copy(), sevens(2, 4), sevens(4), at="out[:]")

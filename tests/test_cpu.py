@@ -25,6 +25,11 @@ def same_bits(a: Any, b: Any) -> bool:
     return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
 
 
+def reference(kernel: Any, *arrays: Any) -> Any:
+    with pypto.override(check=True):
+        return kernel(*arrays)
+
+
 def compiled(kernel: Any, *arrays: Any) -> Any:
     with pypto.override(check=False, executor="cpu"):
         assert isinstance(kernel.lower().compiled, Compiled), kernel.lower().compiled.reason
@@ -39,7 +44,7 @@ def test_an_example_gives_the_bits_of_the_reference(path: Any, monkeypatch: pyte
     assert isinstance(kernel.lower().compiled, Compiled)
     with pypto.override(check=False, executor="cpu"):
         made = kernel(*inputs)
-    expected = kernel(*inputs)
+    expected = reference(kernel, *inputs)
     pairs = zip(expected, made, strict=True) if isinstance(expected, tuple) else [(expected, made)]
     assert all(same_bits(a, b) for a, b in pairs)
 
@@ -50,7 +55,7 @@ def test_random_nests_give_the_bits_of_the_reference() -> None:
         kernel = pl.jit(function(random_kernel(seed, state=False, header=TYPED), file=f"<cpu nest {seed}>", pl=pl))
         with np.errstate(all="ignore"):
             try:
-                expected = kernel(INPUT)
+                expected = reference(kernel, INPUT)
             except PyptoError as error:
                 outcomes[error.code] += 1
                 continue
@@ -68,7 +73,7 @@ def window_from(x: pl.Tensor[[8, 16], pl.FP32], r: pl.Scalar[pl.INT32], out: pl.
 def test_a_window_past_the_extent_is_the_same_error_and_touches_nothing() -> None:
     x, out = np.ones((8, 16), np.float32), np.full((2, 16), -7, np.float32)
     errors = []
-    for settings in ({}, {"check": False, "executor": "cpu"}):
+    for settings in ({"executor": "reference"}, {"check": False, "executor": "cpu"}):
         with pypto.override(**settings), pytest.raises(PyptoError) as caught:
             window_from(x, 7, out)
         errors.append((caught.value.code, caught.value.message, caught.value.source))
@@ -82,6 +87,20 @@ def test_checked_runs_use_the_reference_executor_whatever_is_asked_for() -> None
         with pl.at(level=pl.Level.CORE_GROUP):
             out[:] = pl.create_tile([1, 8], pl.FP32) + x
 
-    with pypto.override(executor="cpu"), pytest.raises(PyptoError) as caught:
+    with pypto.override(executor="cpu", check=True), pytest.raises(PyptoError) as caught:
         reads_unwritten(np.ones((1, 8), np.float32))
     assert caught.value.code == "PL306"
+
+
+@pytest.mark.parametrize(("machine", "system"), [("aarch64", "posix"), ("AMD64", "nt")])
+def test_where_there_is_no_machine_code_the_reference_executor_runs(machine: str, system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pl.jit
+    def adds(x: pl.Tensor[[2, 8], pl.FP32], out: pl.Out[pl.Tensor[[2, 8], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:] = x[:] + 1.0
+
+    monkeypatch.setattr("pypto.interpreters.cpu.machine.platform.machine", lambda: machine)
+    monkeypatch.setattr("pypto.interpreters.cpu.machine.os", type("system", (), {"name": system}))
+    with pypto.override(check=False, executor="cpu"):
+        assert adds.lower().compiled.executor == "reference"
+        assert np.array_equal(adds(INPUT), INPUT + 1)

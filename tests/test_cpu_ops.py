@@ -11,11 +11,13 @@ from pypto.errors import ShapeError
 from pypto.interpreters.cpu.rules import Lanewise, Tilewise
 from pypto.lax.convert import MODES
 from tests.both import differs, disagreements, op_program, samples_of
+from tests.fuzz import TARGETS
 
 COMPILED = sorted(name for name, op in OPS.items() if isinstance(op.cpu, Lanewise | Tilewise))
 LANEWISE = [name for name in COMPILED if isinstance(OPS[name].cpu, Lanewise) and name not in ("convert", "select")]
 NAMES = ["FP32", "FP16", "BF16", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL"]
 PLAIN = [dtypes.DTYPES[n] for n in NAMES]
+MINIFLOATS = [dtypes.FP8E4M3FN, dtypes.FP8E5M2, dtypes.FP4]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1.5, -2.5, 65504.0, 65519.0, 65520.0, 3e38, 1e-45, -1e-45, 6e-8, 2.9e-8]
 SPECIAL += [2.0**31, -(2.0**31), 2.0**31 - 128, 127.5, -128.5, 255.5, 32767.5, -32769.0, 2.0**63, 2.0**64, 8388609.0, 1e-40]
 
@@ -50,7 +52,7 @@ def allowed(op, arrays, params, valids, dynamic):
     return True
 
 
-def check(name, *, every):
+def check(name, *, every, target=None):
     """The disagreements over an op's samples, whole and partly valid; without `every`, one sample per dtype."""
     op, seen, applications = OPS[name], set(), []
     for arrays, params in reversed(samples_of(op)):
@@ -60,7 +62,7 @@ def check(name, *, every):
         seen.add(key)
         shapes = [(None, False)] if not arrays else [(None, False), (parts(arrays), True)]
         applications += [(op, arrays, params, *how) for how in shapes if allowed(op, arrays, params, *how)]
-    return disagreements(applications)
+    return disagreements(applications, target)
 
 
 @pytest.mark.parametrize("name", [n for n in COMPILED if OPS[n].samples()])
@@ -138,20 +140,58 @@ def test_reductions_agree_for_every_length(columns, name):
     assert disagreements(applications) == []
 
 
-AVX2 = ("haswell", "+avx2,+fma,+f16c,+bmi2,+avx,+sse4.2")
+LESSER = ["AVX2", "SSE4.2"]
 
 
-@pytest.mark.parametrize("name", ["exp", "log", "rsqrt", "div", "maximum", "floor_mod"])
-def test_code_for_a_lesser_cpu_has_the_same_bits(name):
+@pytest.mark.parametrize("cpu", LESSER)
+@pytest.mark.parametrize("name", ["exp", "log", "rsqrt", "div", "maximum", "floor_mod", "fmod", "shr"])
+def test_code_for_a_lesser_cpu_has_the_same_bits(name, cpu):
     op, applications = OPS[name], []
     for dtype in sorted(op.accepts & set(PLAIN), key=lambda d: d.name):
         arrays = [edges(dtype, 1024, seed=i).reshape(1, -1) for i in range(len(op.operands))]
         applications.append((op, arrays, {o: op.defaults.get(o) for o in op.options}, None, False))
-    assert disagreements(applications, target=AVX2) == []
+    assert disagreements(applications, target=TARGETS[cpu]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cpu", LESSER)
+@pytest.mark.parametrize("name", [n for n in COMPILED if OPS[n].samples()])
+def test_an_op_has_the_same_bits_on_a_lesser_cpu(name, cpu):
+    assert check(name, every=False, target=TARGETS[cpu]) == []
+
+
+@pytest.mark.parametrize("cpu", LESSER)
+@pytest.mark.parametrize("source", [dtypes.FP32, dtypes.FP16, dtypes.INT64, dtypes.UINT64], ids=str)
+def test_casts_have_the_same_bits_on_a_lesser_cpu(source, cpu):
+    applications = [
+        (OPS["convert"], [edges(source, 512).reshape(1, -1)], {"dtype": t, "mode": m, "overflow": "saturate"}, None, False)
+        for t in (*PLAIN, *MINIFLOATS)
+        for m in MODES[1:]
+    ]
+    assert disagreements(applications, target=TARGETS[cpu]) == []
+
+
+@pytest.mark.parametrize("source", MINIFLOATS, ids=str)
+def test_every_value_of_a_narrow_float_converts_as_the_reference_does(source):
+    values = np.arange(1 << source.bits).astype(np.uint8).view(source.storage).reshape(1, -1)
+    targets = [d for d in (*PLAIN, *MINIFLOATS) if d is not source]
+    params = [{"dtype": t, "mode": m, "overflow": "saturate"} for t in targets for m in ("rint", "floor")]
+    assert disagreements([(OPS["convert"], [values], p, None, False) for p in params]) == []
+
+
+@pytest.mark.parametrize("target", MINIFLOATS, ids=str)
+@pytest.mark.parametrize("overflow", ["saturate", "ieee"])
+def test_casts_to_a_narrow_float_agree_in_every_mode(target, overflow):
+    near = (np.linspace(-8, 8, 512) * np.exp2(np.arange(512) % 20 - 14)).astype(np.float32)
+    applications = []
+    for mode in MODES:
+        params = {"dtype": target, "mode": mode, "overflow": overflow}
+        applications += [(OPS["convert"], [x.reshape(1, -1)], params, None, False) for x in (near, edges(dtypes.FP32, 512))]
+    assert disagreements(applications) == []
 
 
 @pytest.mark.parametrize("dtype", [dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8], ids=str)
 def test_a_product_for_a_lesser_cpu_has_the_same_bits(dtype):
     arrays = [edges(dtype, 32 * 192, seed=i).reshape(shape) for i, shape in enumerate([(32, 192), (192, 32)])]
     params = {"a_trans": False, "b_trans": False, "out_dtype": None, "numerics": "contract"}
-    assert differs(OPS["matmul"], arrays, params, target=AVX2) == ""
+    assert all(differs(OPS["matmul"], arrays, params, target=TARGETS[cpu]) == "" for cpu in LESSER)

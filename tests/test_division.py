@@ -60,6 +60,7 @@ def test_scalars_divide_as_python_does():
         (takes_remainders, "pl.read(a, [i]) % pl.read(b, [i])"),
     ],
 )
+@pytest.mark.checked
 def test_an_integer_division_by_zero_is_refused_in_checked_runs(kernel, at):
     untouched("PL704", kernel, A.copy(), ZERO.copy(), sevens(4, dtype=np.int32), at=at)
     untouched("PL704", kernel.eager, A.copy(), ZERO.copy(), sevens(4, dtype=np.int32), at=at)

@@ -98,8 +98,9 @@ def test_the_form_of_a_body_is_judged_as_a_whole():
     def decorated():
         @pl.jit
         def kernel(x: V4, out: pl.Out[V4]):
-            while x:
+            class Inner:
                 pass
+
             f = lambda t: t  # noqa: E731
             import os  # noqa: F401
 

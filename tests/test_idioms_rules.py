@@ -222,6 +222,7 @@ def padding_in_the_output(x: V, out: pl.Out[V]):
         out[:] = pl.set_validshape(t, 4, 16)  # refused
 
 
+@pytest.mark.checked
 def test_r5_padding_that_reaches_an_output_is_refused() -> None:
     refused("PL306", padding_in_the_output, X, at="out[:]")
 

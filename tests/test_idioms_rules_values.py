@@ -59,6 +59,7 @@ def an_unwritten_row_is_stored(x: T, n: Flag, out: pl.Out[T]):
         out[:, :] = pl.adds(scratch, 1.0)  # refused
 
 
+@pytest.mark.checked
 def test_an_element_nobody_wrote_is_reported_where_it_reaches_an_output():
     assert (every_way(an_unwritten_row_is_stored, X, 4) == X + 1).all()
     refused("PL306", an_unwritten_row_is_stored, X, 3, at="out[:, :]")
@@ -74,6 +75,7 @@ def an_unwritten_element_decides(x: T, out: pl.Out[T]):
         out[row : row + 1, :] = x[3:4, :]  # refused
 
 
+@pytest.mark.checked
 def test_an_element_nobody_wrote_may_not_be_an_index():
     refused("PL306", an_unwritten_element_decides, X, at="out[row : row + 1, :]")
 
@@ -85,6 +87,7 @@ def invalid_lanes_of_the_second_operand(x: T, n: Flag, out: pl.Out[T]):
         out[:, :] = pl.add(x, t)  # refused
 
 
+@pytest.mark.checked
 def test_a_lane_that_is_not_valid_in_any_operand_may_not_reach_an_output():
     assert (every_way(invalid_lanes_of_the_second_operand, X, 4) == X + X).all()
     refused("PL306", invalid_lanes_of_the_second_operand, X, 3, at="out[:, :]")

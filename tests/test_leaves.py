@@ -315,7 +315,7 @@ def test_the_wrong_number_of_leaves_is_refused(leaves):
 
 
 def test_the_defaults():
-    assert config.current() == Config(platform="a2a3sim", check=True, verify=False)
+    assert Config() == Config(platform="a2a3sim", check=True, verify=False, executor="reference", threads=None, cache=True)
 
 
 def test_a_configuration_cannot_be_changed():
@@ -360,11 +360,20 @@ def test_a_config_of_an_unknown_platform_cannot_be_made():
 
 def test_threads_have_configurations_of_their_own():
     seen = []
-    with pypto.override(check=False):
-        thread = threading.Thread(target=lambda: seen.append(config.current().check))
+    with pypto.override(verify=True):
+        thread = threading.Thread(target=lambda: seen.append(config.current().verify))
         thread.start()
         thread.join()
-    assert seen == [True]
+    assert seen == [False]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cache": 1}, {"cache_megabytes": -1}, {"cache_megabytes": 1.5}, {"cache_directory": 3}, {"executor": "gpu"}], ids=str
+)
+def test_a_value_no_field_can_have_is_refused(wrong):
+    with pytest.raises(PyptoError) as caught:
+        Config(**wrong)
+    assert caught.value.code == "PL606"
 
 
 def test_a_context_keeps_the_configuration_it_was_copied_with():

@@ -239,13 +239,6 @@ def stores_from_mat(x: T(16, 16, dtype=pl.FP16), out: pl.Out[T(16, 16, dtype=pl.
 
 
 @pl.jit.incore
-def adds_in_mat(x: T(16, 16), out: pl.Out[T(16, 16)]):
-    t = pl.load(x, [0, 0], [16, 16], target_memory=pl.Mem.Mat)
-    u = pl.adds(t, 1.0)  # refused
-    pl.store(u, [0, 0], out)
-
-
-@pl.jit.incore
 def from_vec_to_acc(x: T(16, 16), out: pl.Out[T(16, 16)]):
     t = pl.load(x, [0, 0], [16, 16])
     u = pl.move(t, target_memory=pl.Mem.Acc)  # refused
@@ -270,7 +263,6 @@ def in_a_space_of_a5(x: T(16, 16), out: pl.Out[T(16, 16)]):
     ("kernel", "at", "path"),
     [
         (stores_from_mat, "pl.store(t, [0, 0], out)", ("MAT", "global memory")),
-        (adds_in_mat, "pl.adds(t, 1.0)", ("MAT", "VEC")),
         (from_vec_to_acc, "pl.move(t, target_memory=pl.Mem.Acc)", ("VEC", "ACC")),
         (from_left_to_vec, "pl.move(t, target_memory=pl.Mem.Vec)", ("LEFT", "VEC")),
         (in_a_space_of_a5, "pl.create_tile([16, 16], pl.FP32, target_memory=pl.Mem.LeftScale)", ("LEFT_SCALE", "a2a3")),
@@ -290,9 +282,40 @@ def by_hand(a: T(32, 32, dtype=pl.FP16), b: T(32, 32, dtype=pl.FP16), out: pl.Ou
     pl.store(pl.adds(v, 1.0), [0, 0], out)
 
 
+@pl.jit.incore
+def crosses_to_the_vector_unit(x: T(16, 16), out: pl.Out[T(16, 16)]):
+    t = pl.load(x, [0, 0], [16, 16], target_memory=pl.Mem.Mat)
+    u = pl.adds(t, 1.0)
+    pl.store(pl.add(u, pl.move(t, target_memory=pl.Mem.Vec)), [0, 0], out)
+
+
+@pytest.mark.parametrize("platform", ["a2a3", "a5"])
+def test_a_tile_in_l1_may_go_to_the_vector_unit(platform):
+    assert lowers(crosses_to_the_vector_unit, platform).limits_checked
+
+
 @pytest.mark.parametrize("platform", ["a2a3", "a5"])
 def test_the_paths_of_a_product_placed_by_hand_are_legal(platform):
     lowers(by_hand, platform)
+
+
+@pl.jit.incore
+def loads_into_left(x: T(16, 16), out: pl.Out[T(16, 16)]):
+    t = pl.load(x, [0, 0], [16, 16], target_memory=pl.Mem.Left)  # refused
+    pl.store(t, [0, 0], out)
+
+
+@pl.jit.incore
+def loads_into_acc(x: T(16, 16), out: pl.Out[T(16, 16)]):
+    t = pl.load(x, [0, 0], [16, 16], target_memory=pl.Mem.Acc)  # refused
+    pl.store(t, [0, 0], out)
+
+
+@pytest.mark.parametrize(("kernel", "fix"), [(loads_into_left, "pl.move(pl.load("), (loads_into_acc, "VEC, MAT")])
+def test_a_load_into_a_space_that_only_moves_reach_says_what_to_write(kernel, fix):
+    space = "Left" if kernel is loads_into_left else "Acc"
+    error = refused("PL401", kernel.lower, at=f"pl.load(x, [0, 0], [16, 16], target_memory=pl.Mem.{space})")
+    assert "global memory" in error.message and space.upper() in error.message and fix in error.fix
 
 
 def moved(source, target):

@@ -92,6 +92,7 @@ def test_a_created_tensor_that_was_written_is_loaded(kernel, expected):
     assert same(found, expected)
 
 
+@pytest.mark.checked
 def test_an_element_of_a_created_tensor_that_nobody_wrote_may_still_not_reach_an_output():
     with pytest.raises(PyptoError) as caught:
         never_written(X, np.zeros((N, N), np.float32))

@@ -191,6 +191,7 @@ def test_a_wider_scalar_that_fits_is_stored(n):
 
 
 @pytest.mark.parametrize("n", [32768, -32769, 2**40 + 3])
+@pytest.mark.checked
 def test_a_wider_scalar_that_does_not_fit_is_an_error_in_checked_runs_and_keeps_its_low_bits_otherwise(n):
     error = refused("PL308", writes_a_wide_scalar, n, at="pl.write(out, [0, 1], n)")
     assert str(n) in error.message and "INT16" in error.message

@@ -361,6 +361,7 @@ def test_a_created_accumulator_says_the_dtype_of_a_product():
     assert float(out[0, 0]) == 1.015625
 
 
+@pytest.mark.checked
 def test_an_unwritten_row_reaches_only_the_rows_it_belongs_to():
     @pl.jit
     def multiplies_a_half(a: TENSOR, b: TENSOR, out: pl.Out[TENSOR]):

@@ -282,6 +282,7 @@ def shifts_by_a_tile(x: ROW, n: ROW, out: pl.Out[ROW]):
 
 
 @pytest.mark.parametrize("count", [-1, 32, 100])
+@pytest.mark.checked
 def test_a_count_out_of_range_is_an_error_in_checked_runs_and_shifts_everything_out_otherwise(count):
     x, n = np.array([[-5, 5] * 4], np.int32), np.array([[1] * 7 + [count]], np.int32)
     error = refused("PL704", shifts_by_a_tile, x, n, at="pl.shr(x, n)")

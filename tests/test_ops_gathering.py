@@ -83,6 +83,7 @@ def test_a_16_bit_index_goes_with_16_bit_data_only():
 
 
 @pytest.mark.parametrize("wrong", [5, 3, -1])
+@pytest.mark.checked
 def test_an_index_outside_is_an_error_with_its_value_place_and_extent(wrong):  # C56, S12
     i = np.array([[0, wrong]], np.int32)
     with pytest.raises(PyptoError) as caught:
@@ -127,6 +128,7 @@ def an_unwritten_index(x: pl.Tensor[[1, 4], pl.FP32], out: pl.Out[pl.Tensor[[1, 
         out[:] = pl.gather(x, dim=-1, index=i)  # refused
 
 
+@pytest.mark.checked
 def test_an_index_nobody_wrote_is_an_error():
     refused("PL306", an_unwritten_index, f32([[1, 2, 3, 4]]), sevens(1, 4), at="pl.gather(x, dim=-1, index=i)")
 
@@ -233,6 +235,7 @@ def stores_past_the_matches(x: pl.Tensor[[1, 8], pl.FP32], out: pl.Out[pl.Tensor
         out[:] = listed  # refused
 
 
+@pytest.mark.checked
 def test_what_lies_past_the_matches_may_not_reach_an_output():
     refused("PL306", stores_past_the_matches, f32([[0, 1, 0, 1, 1, 1, 1, 1]]), sevens(1, 8, dtype=np.int32), at="out[:]")
 
@@ -261,6 +264,7 @@ def blocks(x: pl.Tensor[[2, 8], pl.FP32], o: pl.Tensor[[1, 1], pl.UINT32], out: 
 
 
 @pytest.mark.parametrize("offset", [64, 16])
+@pytest.mark.checked
 def test_a_block_past_the_end_or_across_two_is_an_error(offset):
     refused(
         "PL303", blocks, numbers("FP32", (2, 8)), np.array([[offset]], np.uint32), np.zeros((1, 8), np.float32), at="pl.tile.gatherb(x, o)"

@@ -170,6 +170,7 @@ def selects_by_a_part(x: M44, out: pl.Out[M44]):
         out[:] = pl.sel(mask, pl.load(x, [0, 0], [4, 8]), 9.0)  # refused
 
 
+@pytest.mark.checked
 def test_the_valid_region_of_a_selection_is_that_of_what_is_selected():
     x, out = np.arange(32, dtype=np.float32).reshape(4, 8), sevens(4, 8)
     with reports("PL204"):
@@ -217,6 +218,7 @@ def test_where_one_tile_is_valid_it_is_copied_and_where_both_are_they_are_combin
         assert (out[box[0] :] == -7).all() and (out[:, box[1] :] == -7).all()
 
 
+@pytest.mark.checked
 def test_an_element_nobody_wrote_is_still_seen_in_a_union():
     @pl.jit
     def joins_the_unwritten(x: M44, out: pl.Out[M44]):

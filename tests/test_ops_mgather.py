@@ -60,6 +60,7 @@ def test_an_index_outside_reads_zero_under_the_policy_zero():
 
 
 @pytest.mark.parametrize("kernel, out", [(rows_of_memory, (4, 3)), (elements_of_memory, (1, 4))], ids=["rows", "elements"])
+@pytest.mark.checked
 def test_an_index_outside_is_an_error_when_nothing_is_said(kernel, out):
     wrong = np.array([[1, 2, 99, 0]], np.int32)
     with pytest.raises(PyptoError) as caught:
@@ -67,6 +68,7 @@ def test_an_index_outside_is_an_error_when_nothing_is_said(kernel, out):
     assert caught.value.code == "PL303" and "99" in caught.value.message and "[0, 2]" in caught.value.message
 
 
+@pytest.mark.checked
 def test_rows_nobody_wrote_may_not_reach_an_output():
     @pl.jit
     def gathers_unwritten_rows(i: pl.Tensor[[1, 2], pl.INT32], out: pl.Out[pl.Tensor[[2, 4], pl.FP32]]):
@@ -133,6 +135,7 @@ def test_rows_of_a_pool_are_found_through_the_block_table():
 
 
 @pytest.mark.parametrize("index, page", [([8, 0, 0], [2, 0]), ([0, 4, 0], [2, 3]), ([-1, 0, 0], [0, 1])])
+@pytest.mark.checked
 def test_a_page_or_row_that_does_not_exist_is_an_error(index, page):
     refused(
         "PL303", pages, numbers("FP32", (12, 8)), np.array([index], np.int32), np.array(page, np.int32), sevens(4, 5),

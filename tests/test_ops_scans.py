@@ -64,6 +64,7 @@ def test_a_scan_of_a_partly_valid_tile_runs_over_the_valid_part():
     assert identical(both(scans, x, sevens(3, 8)), want)
 
 
+@pytest.mark.checked
 def test_a_scan_lets_an_unwritten_element_reach_only_what_comes_after_it():
     @pl.jit
     def scans_a_half(x: pl.Tensor[[1, 8], pl.FP32], out: pl.Out[pl.Tensor[[1, 4], pl.FP32]]):

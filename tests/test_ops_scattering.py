@@ -89,6 +89,7 @@ def test_an_address_is_computed_in_more_than_the_bits_of_its_index():  # C58
 
 @pytest.mark.parametrize("wrong", [8, -1])
 @pytest.mark.parametrize("kernel", [along_rows, flat], ids=["along", "flat"])
+@pytest.mark.checked
 def test_an_index_outside_is_an_error_with_its_value_and_place(kernel, wrong):
     i = np.array([[0, wrong]], np.int32)
     with pytest.raises(PyptoError) as caught:
@@ -264,6 +265,7 @@ def test_rows_of_an_input_are_not_replaced():
     )
 
 
+@pytest.mark.checked
 def test_a_row_that_does_not_exist_is_an_error():
     with pytest.raises(PyptoError) as caught:
         updates_pages(np.zeros((3, 4, 1, 8), np.float32), np.array([[1], [12]]), numbers("FP32", (2, 1, 1, 8)), np.zeros(1, np.float32))

@@ -143,6 +143,7 @@ def test_several_rows_are_refused():
     refused("PL301", merges, np.zeros((2, 256), np.float32), np.zeros((2, 256), np.float32), at="pl.mrgsort(s, block_len=block)")
 
 
+@pytest.mark.checked
 def test_a_run_that_is_not_sorted_is_an_error_in_checked_runs():
     s = np.asarray(lax.sort32(np.arange(512, dtype=np.float32)[None], np.arange(512, dtype=np.uint32)[None]))
     error = refused("PL308", merges, s, np.zeros_like(s), 256, at="pl.mrgsort(s, block_len=block)")

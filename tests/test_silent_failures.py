@@ -145,6 +145,7 @@ def s07_reduces(x: M44, out: pl.Out[pl.Tensor[[4, 1], pl.FP32]]):
         out[:] = pl.row_max(pl.load(x, [0, 0], [4, 4], valid_shape=[4, 3]))
 
 
+@pytest.mark.checked
 def test_S07_a_padded_lane_does_not_count_in_a_reduction_and_may_not_reach_an_output():
     x = -np.arange(1, 17, dtype=np.float32).reshape(4, 4)
     x[:, 3] = 100
@@ -219,6 +220,7 @@ def s12(x: pl.Tensor[[1, 3], pl.FP32], idx: pl.Tensor[[1, 2], pl.INT32], out: pl
         out[:] = pl.gather(x, 1, idx)  # refused
 
 
+@pytest.mark.checked
 def test_S12_an_index_outside_the_extent_is_told_with_its_value_and_place():
     error = untouched("PL303", s12, f32([[10, 20, 30]]), np.int32([[0, 5]]), sevens(1, 2), at="pl.gather(x, 1, idx)")
     assert all(part in error.message for part in ("index 5", "[0, 1]", "0..2"))
@@ -297,6 +299,7 @@ def s20(x: pl.Tensor[[1, 16], pl.FP32], out: pl.Out[pl.Tensor[[1, 16], pl.BF16]]
         out[:] = pl.cast(x, pl.BF16)
 
 
+@pytest.mark.checked
 def test_S20_a_cast_that_rounds_ties_another_way_than_jax_is_noted():
     x = np.ones((1, 16), np.float32)
     x[0, 3], x[0, 5] = 1.01953125, 1 + 2**-8
@@ -307,6 +310,7 @@ def test_S20_a_cast_that_rounds_ties_another_way_than_jax_is_noted():
     assert tie.source is not None and tie.source.text.strip() == "out[:] = pl.cast(x, pl.BF16)"
 
 
+@pytest.mark.checked
 def test_S20_the_report_of_a_check_against_a_golden_says_so():
     x = np.full((1, 16), 1.01953125, np.float32)
     specs = [TensorSpec("x", [1, 16], np.float32, init=x), TensorSpec("out", [1, 16], ml_dtypes.bfloat16, output=True)]

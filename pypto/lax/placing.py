@@ -23,6 +23,7 @@ from pypto.platform import Space
 _X = np.linspace(-4, 4, 32, dtype=np.float32).reshape(4, 8)
 LAYOUTS = (None, "row_major", "col_major")
 ON_CHIP = tuple(s for s in Space if s not in (Space.DDR, Space.STACK))
+_FROM_MAT = (Space.LEFT, Space.RIGHT, Space.BIAS)
 INNER_LAYOUTS = (None, "none_box", "row_major", "col_major")
 
 
@@ -166,7 +167,11 @@ def check_space(name: str, space: Any, allowed: tuple[Space, ...] = ON_CHIP) -> 
     """PL401 for what is no on-chip space, or not one of those the operation reaches."""
     if space not in allowed:
         shown = space.name if isinstance(space, Space) else repr(space)
-        raise MemorySpaceError("PL401", f"{name}: target_memory={shown}", fix=f"one of {', '.join(s.name for s in allowed)}")
+        fix = f"one of {', '.join(s.name for s in allowed)}"
+        if name == "load" and space in ON_CHIP:  # what a load cannot do on any chip, a move can
+            fix = f"pl.move(pl.load(..., target_memory=pl.Mem.MAT), target_memory=pl.Mem.{shown})" if space in _FROM_MAT else fix
+            raise MemorySpaceError("PL401", f"load: no path from global memory to {shown}; a load reaches VEC and MAT", fix=fix)
+        raise MemorySpaceError("PL401", f"{name}: target_memory={shown}", fix=fix)
     return space
 
 

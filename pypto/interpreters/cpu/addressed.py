@@ -11,7 +11,7 @@ from pypto.core.ir import Eqn
 from pypto.interpreters.cpu.elements import BITS, bits, dense_bits, inside, tile, wide_index, zeros
 from pypto.interpreters.cpu.gathering import rows
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind
-from pypto.interpreters.cpu.memory import _ref, _write
+from pypto.interpreters.cpu.memory import _ref, _write, moved
 from pypto.interpreters.cpu.nest import Nest
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Memory, Ref, Tile, Value
@@ -166,10 +166,7 @@ def _scatter_update(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     def visit(i: str, row: str) -> None:
         at = places(row)
         line = Tile(source.dtype, (width,), (width,), Memory(fn.at(memory.pointer, fn.mul(i, width), source.dtype.itemsize), (1,)))
-        mask = None if ref.mask is None else fn.at(ref.mask, at)
-        if mask is not None and not ref.certain:
-            mask = fn.let(f"select i1 {fn.let(f'icmp eq ptr {ref.mask}, null')}, ptr null, ptr {mask}")
-        target = fn.at(ref.pointer, at, source.dtype.itemsize)
+        target, mask = moved(w, ref, at)
         _write(w, line, (width,), (width,), target, (ref.strides[-1],), mask, certain=ref.certain)
 
     rows(w, index, where, fn.product(list(ref.shape[:-1])), visit)

@@ -11,6 +11,7 @@ from typing import Any
 
 from pypto import dtypes
 from pypto.dtypes import DType
+from pypto.interpreters.cpu import minifloats
 from pypto.interpreters.cpu.text import Function, constant
 
 _TRUTHS = (dtypes.BOOL, dtypes.MASK)
@@ -267,7 +268,7 @@ class Lanes:
     def rounded(self, dtype: DType, x: str) -> str:
         """An FP32 register rounded to a narrower float, to nearest even, and still held as FP32."""
         if dtype is dtypes.FP16:
-            return self.turn("fpext", "half", self.turn("fptrunc", "float", x, "half"), "float")
+            return minifloats.rounded_half(self, x)
         if dtype is not dtypes.BF16:
             return x
         bits = self.turn("bitcast", "float", x, "i32")
@@ -282,16 +283,12 @@ class Lanes:
         if dtype is dtypes.BF16:
             wide = self.turn("zext", "i16", raw, "i32")
             return self.turn("bitcast", "i32", self.let("shl", "i32", wide, self.fill("i32", 16)), "float")
-        if dtype is dtypes.FP16:
-            return self.turn("fpext", "half", self.turn("bitcast", "i16", raw, "half"), "float")
         if dtype in _TRUTHS:
             return self.let("icmp ne", "i8", raw, self.fill("i8", 0))
         if dtype is dtypes.INT4:
             return self.let("ashr", "i8", self.let("shl", "i8", raw, self.fill("i8", 4)), self.fill("i8", 4))
         if dtype.is_float and dtype is not dtypes.FP32 and dtype not in _OPAQUE:
-            from pypto.interpreters.cpu.minifloats import widened
-
-            return widened(self, dtype, raw)
+            return minifloats.widened(self, dtype, raw)
         return raw
 
     def to_memory(self, dtype: DType, value: str) -> str:
@@ -299,14 +296,10 @@ class Lanes:
         if dtype is dtypes.BF16:
             bits = self.turn("bitcast", "float", value, "i32")
             return self.turn("trunc", "i32", self.let("lshr", "i32", bits, self.fill("i32", 16)), "i16")
-        if dtype is dtypes.FP16:
-            return self.turn("bitcast", "half", self.turn("fptrunc", "float", value, "half"), "i16")
         if dtype in _TRUTHS:
             return self.turn("zext", "i1", value, "i8")
         if dtype is dtypes.INT4:
             return self.let("and", "i8", value, self.fill("i8", 15))
         if dtype.is_float and dtype is not dtypes.FP32 and dtype not in _OPAQUE:
-            from pypto.interpreters.cpu.minifloats import narrowed
-
-            return narrowed(self, dtype, value)
+            return minifloats.narrowed(self, dtype, value)
         return value

@@ -115,8 +115,10 @@ class Compiled:
 
 def compile_program(orchestration: Jaxpr, kernels: Mapping[str, Jaxpr], target: Any = None) -> Compiled | Fallback:
     """A program as machine code for a target (by default this CPU), or the reason why not."""
-    from pypto.interpreters.cpu.machine import enabled, host
+    from pypto.interpreters.cpu.machine import enabled, host, unsupported
 
+    if reason := unsupported():
+        return Fallback(reason)
     target = target or host()
     try:
         module, text = written(orchestration, kernels, enabled(target))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import platform
 import sys
 from typing import Any
@@ -32,6 +33,15 @@ def _machine(target: Target) -> Any:
     llvm.initialize_native_asmprinter()
     chosen = llvm.Target.from_default_triple()
     return chosen.create_target_machine(cpu=target[0], features=target[1], opt=2, jit=True, codemodel="jitdefault")
+
+
+def unsupported() -> str:
+    """Why there is no machine code on this system; empty if there is."""
+    if os.name != "posix":
+        return f"the runtime of compiled programs needs POSIX threads, and this is {os.name}"
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return f"machine code is made for x86-64, and this is {platform.machine()}"
+    return ""
 
 
 def enabled(target: Target) -> frozenset[str]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pypto import dtypes
+from pypto.core.avals import RefAval
 from pypto.core.ir import Eqn
 from pypto.interpreters.cpu import threads
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind
-from pypto.interpreters.cpu.needs import meet, offset
+from pypto.interpreters.cpu.needs import meet, offset, regrouped, reshaped_valid
 from pypto.interpreters.cpu.nest import Nest, Place
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
@@ -69,8 +70,11 @@ def window(w: Writer, eqn: Eqn, x: Ref | Tile, starts: Sequence[Int], sizes: Seq
     w.check(w.all_of(tests), eqn, "window", [*x.shape, *starts, *sizes], what=what, name=name)
 
 
-def _moved(w: Writer, ref: Ref, by: Int) -> tuple[str, str | None]:
+def moved(w: Writer, ref: Ref, by: Int) -> tuple[str, str | None]:
+    """Pointers to an element of a window and to its mark; where nobody may want marks, no pointer stays none."""
     mask = None if ref.mask is None else w.fn.at(ref.mask, by)
+    if mask is not None and not ref.certain and by != 0:
+        mask = w.fn.let(f"select i1 {w.fn.let(f'icmp eq ptr {ref.mask}, null')}, ptr null, ptr {mask}")
     return w.fn.at(ref.pointer, by, ref.dtype.itemsize), mask
 
 
@@ -83,7 +87,7 @@ def view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     sizes = [w.index(next(extra)) if n is None else n for n in eqn.params["sizes"]]
     drop = eqn.params["drop"]
     window(w, eqn, ref, starts, sizes, "a slice")
-    pointer, mask = _moved(w, ref, offset(w, ref.strides, starts))
+    pointer, mask = moved(w, ref, offset(w, ref.strides, starts))
     kept = [i for i in range(rank) if i not in drop]
     valid = None
     if ref.valid is not None:
@@ -92,7 +96,7 @@ def view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     leading = next((i for i, n in enumerate(sizes) if n != 1), rank)
     dense = ref.dense and all(n == d for n, d in zip(sizes[leading + 1 :], ref.shape[leading + 1 :]))
     shape, strides = tuple(sizes[i] for i in kept), tuple(ref.strides[i] for i in kept)
-    return [Ref(ref.dtype, pointer, shape, strides, ref.roots, valid, mask, dense)]
+    return [Ref(ref.dtype, pointer, shape, strides, ref.roots, valid, mask, dense, ref.certain)]
 
 
 def clip(w: Writer, valid: Int, start: Int, size: Int) -> Int:
@@ -116,10 +120,14 @@ def reshape_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     size = w.fn.product(ref.shape)
     w.check(w.fn.compare("eq", size, w.fn.product(shape)), eqn, "reshape", [size, *shape])
     valid: tuple[Int, ...] | None = None
-    if ref.valid is not None:
-        if not all(isinstance(d, int) for d in (*ref.valid, *ref.shape, *shape)):
-            raise Unsupported("a reshape of a partly valid handle whose extents are known only at run time")
-        valid = eqn.op.valid(ref.valid, *shape, **eqn.params, **({"old": ref.shape} if eqn.op.valid_sees_shape else {}))  # type: ignore[misc]
+    held, made = eqn.ins[0].aval, eqn.outs[0].aval
+    assert isinstance(held, RefAval) and isinstance(made, RefAval)
+    if ref.valid is not None and held.valid is not None:  # a partly valid handle has a static shape, whatever is known of this one
+        old, new = held.static_shape, made.static_shape
+        if all(isinstance(v, int) for v in ref.valid):
+            valid = eqn.op.valid(ref.valid, shape=new, old=old)  # type: ignore[misc]
+        else:
+            valid = reshaped_valid(w, old, ref.valid, new, made.valid)
     if ref.dense:
         strides = contiguous(shape, w.fn.mul)
     elif all(isinstance(d, int) for d in (*ref.shape, *ref.strides, *shape)):
@@ -129,9 +137,12 @@ def reshape_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         except ValueError:
             w.check(False, eqn, "gaps", [*ref.shape, *shape], name=ref.name)
             strides = (0,) * len(shape)
+    elif all(isinstance(d, int) for d in (*held.shape, *made.shape)):
+        strides, tests = regrouped(w, held.static_shape, ref.strides, made.static_shape)
+        w.check(w.all_of(tests), eqn, "gaps", [*held.static_shape, *made.static_shape], name=ref.name)
     else:
-        raise Unsupported("a reshape of a window whose strides are known only at run time")
-    return [Ref(ref.dtype, ref.pointer, shape, tuple(strides), ref.roots, valid, ref.mask, ref.dense)]
+        raise Unsupported("a reshape of a window whose extents are known only at run time and which has gaps")
+    return [Ref(ref.dtype, ref.pointer, shape, tuple(strides), ref.roots, valid, ref.mask, ref.dense, ref.certain)]
 
 
 def transpose_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
@@ -139,7 +150,7 @@ def transpose_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     ref, order = _ref(ins[0]), eqn.params["permutation"]
     pick = [tuple(values[a] for a in order) for values in (ref.shape, ref.strides)]
     valid = None if ref.valid is None else tuple(ref.valid[a] for a in order)
-    return [Ref(ref.dtype, ref.pointer, pick[0], pick[1], ref.roots, valid, ref.mask)]
+    return [Ref(ref.dtype, ref.pointer, pick[0], pick[1], ref.roots, valid, ref.mask, certain=ref.certain)]
 
 
 def valid_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
@@ -147,7 +158,7 @@ def valid_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     ref, extra = _ref(ins[0]), iter(ins[1:])
     valid = tuple(w.index(next(extra)) if v is None else v for v in eqn.params["known"])
     whole = valid == ref.shape
-    return [Ref(ref.dtype, ref.pointer, ref.shape, ref.strides, ref.roots, None if whole else valid, ref.mask, ref.dense)]
+    return [replace(ref, valid=None if whole else valid)]
 
 
 def bits_view(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
@@ -254,7 +265,7 @@ def placed(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> tuple[Ref, Tile, tuple[
         held = iter(value.valid)
         extents = [1 if i in drop else next(held) for i in range(rank)]
     window(w, eqn, target, starts, extents, "a store", drop)
-    pointer, mask = _moved(w, target, offset(w, target.strides, starts))
+    pointer, mask = moved(w, target, offset(w, target.strides, starts))
     return target, value, tuple(extents[i] for i in kept), pointer, mask, tuple(target.strides[i] for i in kept)
 
 

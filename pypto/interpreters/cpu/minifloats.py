@@ -1,4 +1,4 @@
-"""The floats of 8 bits and fewer, held as FP32 in registers: to and from their bits, and rounded in every mode."""
+"""The floats of 16 bits and fewer but BF16, held as FP32 in registers: to and from their bits, and rounded in every mode."""
 
 from __future__ import annotations
 
@@ -20,17 +20,60 @@ def _signed(dtype: DType) -> int:
     return 1 << (dtype.bits - 1)
 
 
+def _native(e: Lanes) -> bool:
+    """Whether the CPU converts FP16; without, LLVM would call a runtime function that is not there."""
+    return bool({"f16c", "avx512f"} & e.fn.features)
+
+
+def _from_half(e: Lanes, bits: str) -> str:
+    """FP32 from FP16 bits in an i32."""
+    if _native(e):
+        return e.turn("fpext", "half", e.turn("bitcast", "i16", e.turn("trunc", "i32", bits, "i16"), "half"), "float")
+    size = e.let("and", "i32", bits, e.fill("i32", 0x7FFF))
+    moved = e.let("shl", "i32", size, e.fill("i32", 13))
+    number = e.let("fmul", "float", e.turn("bitcast", "i32", moved, "float"), e.fill("float", 2.0**112))
+    special = e.turn("bitcast", "i32", e.let("or", "i32", moved, e.fill("i32", 0x7F800000)), "float")
+    number = e.choose(e.let("icmp uge", "i32", size, e.fill("i32", 0x7C00)), "float", special, number)
+    return _with_sign(e, number, e.let("icmp ne", "i32", e.let("and", "i32", bits, e.fill("i32", 0x8000)), e.fill("i32", 0)))
+
+
+def _to_half(e: Lanes, value: str) -> str:
+    """FP16 bits, in an i32, of an FP32 register that is such a value."""
+    if _native(e):
+        return e.turn("zext", "i16", e.turn("bitcast", "half", e.turn("fptrunc", "float", value, "half"), "i16"), "i32")
+    size = e.call("fabs", "float", value)
+    scaled = e.turn("bitcast", "float", e.let("fmul", "float", size, e.fill("float", 2.0**-112)), "i32")
+    bits = e.let("lshr", "i32", scaled, e.fill("i32", 13))
+    infinite = e.let("fcmp oeq", "float", size, e.fill("float", float("inf")))
+    bits = e.choose(infinite, "i32", e.fill("i32", 0x7C00), bits)
+    bits = e.choose(e.let("fcmp uno", "float", value, value), "i32", e.fill("i32", 0x7E00), bits)
+    sign = e.let("lshr", "i32", e.turn("bitcast", "float", value, "i32"), e.fill("i32", 16))
+    return e.let("or", "i32", bits, e.let("and", "i32", sign, e.fill("i32", 0x8000)))
+
+
+def rounded_half(e: Lanes, x: str) -> str:
+    """An FP32 register rounded to FP16, to nearest even."""
+    if _native(e):
+        return e.turn("fpext", "half", e.turn("fptrunc", "float", x, "half"), "float")
+    return rounded(e, x, dtypes.FP16, "rint", "ieee")
+
+
+def _with_sign(e: Lanes, size: str, minus: str) -> str:
+    return e.choose(minus, "float", e.let("fneg", "float", size), size)
+
+
 def widened(e: Lanes, dtype: DType, raw: str) -> str:
     """An FP32 register from the bits."""
-    bits = e.turn("zext", "i8", raw, "i32")
+    bits = e.turn("zext", f"i{8 * dtype.itemsize}", raw, "i32")
+    if dtype is dtypes.FP16:
+        return _from_half(e, bits)
     if dtype is dtypes.FP8E8M0:  # a power of two: the exponent and nothing else
         made = e.let("shl", "i32", bits, e.fill("i32", 23))
         made = e.choose(e.let("icmp eq", "i32", bits, e.fill("i32", 0)), "i32", e.fill("i32", 1 << 22), made)
         made = e.choose(e.let("icmp eq", "i32", bits, e.fill("i32", 255)), "i32", e.fill("i32", 0x7FC00000), made)
         return e.turn("bitcast", "i32", made, "float")
     if dtype is dtypes.FP8E5M2:
-        half = e.turn("bitcast", "i16", e.turn("trunc", "i32", e.let("shl", "i32", bits, e.fill("i32", 8)), "i16"), "half")
-        return e.turn("fpext", "half", half, "float")
+        return _from_half(e, e.let("shl", "i32", bits, e.fill("i32", 8)))
     shift, power = _layout(dtype)
     top = _signed(dtype)
     size = e.let("and", "i32", bits, e.fill("i32", top - 1))
@@ -39,14 +82,17 @@ def widened(e: Lanes, dtype: DType, raw: str) -> str:
     if dtype is dtypes.FP8E4M3FN:
         number = e.choose(e.let("icmp eq", "i32", size, e.fill("i32", 127)), "float", e.fill("float", float("nan")), number)
     minus = e.let("icmp ne", "i32", e.let("and", "i32", bits, e.fill("i32", top)), e.fill("i32", 0))
-    return e.choose(minus, "float", e.let("fneg", "float", number), number)
+    return _with_sign(e, number, minus)
 
 
 def narrowed(e: Lanes, dtype: DType, value: str) -> str:
     """The bits of an FP32 register that is a value of the format."""
+    if dtype is dtypes.FP16:
+        return e.turn("trunc", "i32", _to_half(e, value), "i16")
     if dtype is dtypes.FP8E5M2:
-        bits = e.turn("bitcast", "half", e.turn("fptrunc", "float", value, "half"), "i16")
-        return e.turn("trunc", "i16", e.let("lshr", "i16", bits, e.fill("i16", 8)), "i8")
+        bits = e.let("lshr", "i32", _to_half(e, value), e.fill("i32", 8))
+        nan = e.let("fcmp uno", "float", value, value)  # its payload may lie in the bits that go
+        return e.turn("trunc", "i32", e.choose(nan, "i32", e.fill("i32", 0x7E), bits), "i8")
     if dtype is dtypes.FP8E8M0:
         bits = e.turn("bitcast", "float", value, "i32")
         bits = e.let("lshr", "i32", bits, e.fill("i32", 23))

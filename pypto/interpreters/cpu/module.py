@@ -110,7 +110,7 @@ class Module:
         return name
 
     def function(self, name: str, parameters: list[tuple[str, str]], result: str = "i64") -> Function:
-        return Function(name, parameters, result, declares=self.declares)
+        return Function(name, parameters, result, declares=self.declares, features=self.features)
 
     # ---- the orchestration ----
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from pypto.core.ir import Eqn
 from pypto.interpreters.cpu.elements import scalar, tile
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
 from pypto.interpreters.cpu.memory import _write, filled, window
-from pypto.interpreters.cpu.needs import offset
+from pypto.interpreters.cpu.needs import offset, reshaped_valid
 from pypto.interpreters.cpu.nest import identity
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
@@ -73,26 +73,8 @@ def _reshape(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     if all(isinstance(v, int) for v in x.valid):
         valid = eqn.op.valid(x.valid, shape=shape, old=x.shape)  # type: ignore[misc]
     else:
-        valid = _moved_valid(w, eqn, x, shape)
+        valid = reshaped_valid(w, x.shape, x.valid, shape, getattr(eqn.outs[0].aval, "valid", None))
     return [Tile(x.dtype, shape, valid, w.elsewhere(memory, memory.pointer, strides))]
-
-
-def _moved_valid(w: Writer, eqn: Eqn, x: Tile, shape: tuple[int, ...]) -> tuple[Int, ...]:
-    """Valid extents that are known at run time only. That they stay a box, the abstract rule has seen: the first axis of more than
-    one element may be partly valid, in whole rows; nothing at all is where an axis of one element has none."""
-    known: Any = getattr(eqn.outs[0].aval, "valid", None) or shape
-    wide = [(d, v) for d, v in zip(x.shape, x.valid, strict=True) if d != 1]
-    kept = [d for d in shape if d != 1]
-    if kept == [d for d, _ in wide]:
-        extents = iter([v for _, v in wide])
-    else:
-        row, tail = math.prod(d for d, _ in wide[1:]), math.prod(kept[1:])
-        extents = iter([w.fn.mul(wide[0][1], row // tail), *kept[1:]])
-    result: list[Int] = [1 if d == 1 else next(extents) for d in shape]
-    for d, v in zip(x.shape, x.valid, strict=True):
-        if d == 1 and v != 1 and result:
-            result[0] = w.fn.pick(w.fn.compare("eq", v, 0), 0, result[0])
-    return tuple(r if n is None else n for r, n in zip(result, known, strict=True))
 
 
 def _transpose(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:

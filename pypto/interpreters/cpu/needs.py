@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pypto.core.ir import Eqn, Jaxpr, Var, free_vars
 from pypto.interpreters.cpu.text import Int
@@ -90,3 +92,47 @@ def offset(w: Writer, strides: Sequence[Int], starts: Sequence[Int]) -> Int:
     for stride, s in zip(strides, starts, strict=True):
         total = w.fn.add(total, w.fn.mul(stride, s))
     return total
+
+
+def reshaped_valid(w: Writer, old: tuple[int, ...], valid: tuple[Int, ...], new: tuple[int, ...], known: Any) -> tuple[Int, ...]:
+    """A valid region, of extents known at run time only, under another shape; `known` are those the abstract rule could tell.
+
+    That it stays a box, that rule has seen: only the first axis of more than one element may be partly valid, in whole rows. Nothing at
+    all is valid where an axis of one element is not.
+    """
+    wide = [(d, v) for d, v in zip(old, valid, strict=True) if d != 1]
+    kept = [d for d in new if d != 1]
+    if kept == [d for d, _ in wide]:
+        extents = iter([v for _, v in wide])
+    else:
+        row, tail = math.prod(d for d, _ in wide[1:]), math.prod(kept[1:])
+        extents = iter([w.fn.mul(wide[0][1], row // tail), *kept[1:]])
+    result: list[Int] = [1 if d == 1 else next(extents) for d in new]
+    for d, v in zip(old, valid, strict=True):
+        if d == 1 and v != 1 and result:
+            result[0] = w.fn.pick(w.fn.compare("eq", v, 0), 0, result[0])
+    return tuple(r if n is None else n for r, n in zip(result, known or (None,) * len(result), strict=True))
+
+
+def regrouped(w: Writer, old: tuple[int, ...], strides: Sequence[Int], new: tuple[int, ...]) -> tuple[tuple[Int, ...], list[bool | str]]:
+    """Strides, known at run time only, of the same elements under another shape; and what has to hold so that there are any.
+
+    Neighbouring axes whose extents multiply to the same number on both sides belong together: those on the old side must have no gaps.
+    """
+    wide = [(d, s) for d, s in zip(old, strides, strict=True) if d != 1]
+    fresh: list[Int] = [0] * len(new)
+    tests: list[bool | str] = []
+    axes = [a for a, d in enumerate(new) if d != 1]
+    while wide and axes:
+        group, members = [wide.pop()], [axes.pop()]
+        while (have := math.prod(d for d, _ in group)) != (want := math.prod(new[a] for a in members)):
+            if have < want:
+                group.append(wide.pop())
+            else:
+                members.append(axes.pop())
+        for (d, s), (_, outer) in itertools.pairwise(group):
+            tests.append(w.fn.compare("eq", outer, w.fn.mul(d, s)))
+        step = group[0][1]
+        for a in members:
+            fresh[a], step = step, w.fn.mul(step, new[a])
+    return tuple(fresh), tests

@@ -84,7 +84,7 @@ class _Reduction:
             _write(self.w, x, x.shape, x.valid, place.pointer, tuple(strides), None)
         elif wide == [rank - 1]:
             self.rows(x, place.pointer, tuple(strides))
-        elif len(wide) == 1 and (self.chain or not self.ordered) and x.shape[-1] != 1:
+        elif len(wide) == 1 and (self.chain or not self.ordered) and x.shape[-1] != 1 and x.valid[-1] != 1:
             self.columns(x, wide[0], place.pointer, tuple(strides))
         else:
             self.rows(self.turned(kept, wide), place.pointer, (*(strides[a] for a in kept), 0))

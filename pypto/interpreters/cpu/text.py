@@ -44,7 +44,9 @@ class Function:
         result: str = "i64",
         attributes: str = "#0",
         declares: dict[str, str] | None = None,
+        features: frozenset[str] = frozenset(),
     ) -> None:
+        self.features = features
         self.name, self.parameters, self.result, self.attributes = name, parameters, result, attributes
         self.declares = {} if declares is None else declares
         self.lines: list[str] = []

@@ -214,7 +214,8 @@ def _paths(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
         if source is None or e.op.name in INHERITS:
             continue
         if e.op.name in STORES and i == 1 and _is_global(e.ins[0]) and not platform.carries(source, Space.DDR):
-            fix = f"only VEC and ACC are stored from; {_way(source, Space.VEC, platform)}"
+            moved = "move it to VEC first: pl.move(x, target_memory=pl.Mem.VEC)"
+            fix = moved if platform.carries(source, Space.VEC) else f"only VEC and ACC are stored from; {_way(source, Space.VEC, platform)}"
             yield _no_path(e, f"{platform.name} has no path from {source.name} to global memory, for {_called(a)}", fix)
         elif e.op.unit == "vector" and not platform.carries(source, Space.VEC):
             fix = "pl.load(x, offsets, shape) brings a tile to VEC"
