@@ -245,7 +245,7 @@ def check(jaxpr: Jaxpr) -> None:
       PL901 naming the first equation that breaks this.
     """
     made: set[Var] = set()
-    closed: set[int] = set()
+    bodies: set[int] = set()
 
     def define(v: Var, where: str) -> None:
         if v in made:
@@ -268,10 +268,9 @@ def check(jaxpr: Jaxpr) -> None:
             for a in e.ins:
                 use(a, e.op.name)
             for b in e.bodies():
-                if id(b) not in closed:  # a program that is closed may be the body of several equations
+                if id(b) not in bodies or free_vars(b):  # a program that is closed may be the body of several equations
+                    bodies.add(id(b))
                     body(b)
-                    if not free_vars(b):
-                        closed.add(id(b))
             for v in e.outs:
                 define(v, e.op.name)
                 visible.add(v)
