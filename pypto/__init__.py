@@ -5,7 +5,25 @@ from pypto import lax            # whole-array operations
 """
 
 from pypto import lax, random
-from pypto.api import eval_shape, explain_cache, make_jaxpr
+from pypto.api import (
+    ShapeDtypeStruct,
+    checkpoint,
+    custom_jvp,
+    custom_vjp,
+    eval_shape,
+    explain_cache,
+    grad,
+    hessian,
+    jacfwd,
+    jacrev,
+    jit,
+    jvp,
+    linearize,
+    make_jaxpr,
+    value_and_grad,
+    vjp,
+    vmap,
+)
 from pypto.config import Config, override
 from pypto.core.array import Array
 from pypto.errors import InternalError, PyptoError, PyptoWarning
@@ -24,13 +42,27 @@ __all__ = [
     "Note",
     "PyptoError",
     "PyptoWarning",
+    "ShapeDtypeStruct",
+    "checkpoint",
+    "custom_jvp",
+    "custom_vjp",
     "eval_shape",
     "explain_cache",
     "get_log_level",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jit",
+    "jvp",
     "lax",
+    "linearize",
     "make_jaxpr",
     "notes",
     "override",
     "random",
     "set_log_level",
+    "value_and_grad",
+    "vjp",
+    "vmap",
 ]

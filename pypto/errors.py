@@ -77,6 +77,9 @@ CODES: dict[str, str] = {
     "PL608": "a saved program that cannot be written or loaded",
     "PL609": "a worker or device tensor used after its end, or by another worker",
     "PL610": "a program dispatched on another platform than it was compiled for",
+    "PL620": "a static argument that cannot be part of a program's key",
+    "PL621": "an array that was given away",
+    "PL622": "axes of a map that do not fit its arguments or results",
     # PL7xx: numerics and comparison
     "PL701": "results that differ from the golden",
     "PL702": "a golden or a specification that cannot be used",
@@ -84,6 +87,8 @@ CODES: dict[str, str] = {
     "PL704": "an integer operation without a result: a division by zero, a shift by a count out of range",
     "PL705": "a compiler pass that changed results",
     "PL706": "a cast whose exact ties go away from zero",
+    "PL720": "a derivative with respect to something that has none, or of something that is no number",
+    "PL721": "a tangent or cotangent of another type than its value",
     # PL9xx: internal
     "PL901": "a broken invariant: this is a bug in pypto",
 }

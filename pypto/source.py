@@ -7,6 +7,8 @@ import linecache
 import os
 import sys
 import unicodedata
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -114,8 +116,24 @@ def _outside(depth: int) -> FrameType | None:
     return frame
 
 
-def user_frame(depth: int = 1) -> Frame | None:
-    """The innermost frame outside this package, or None at the top of an interactive embedding."""
+_pinned: ContextVar[Frame | Source | None] = ContextVar("pypto_place", default=None)
+
+
+@contextlib.contextmanager
+def placed(where: Frame | Source | None) -> Iterator[None]:
+    """What happens inside the `with` block was written at `where`: a program that is run again has its lines from the first time."""
+    token = _pinned.set(where if where is not None else _pinned.get())
+    try:
+        yield
+    finally:
+        _pinned.reset(token)
+
+
+def user_frame(depth: int = 1) -> Frame | Source | None:
+    """The innermost frame outside this package, or None at the top of an interactive embedding; inside `placed`, that place."""
+    pinned = _pinned.get()
+    if pinned is not None:
+        return pinned
     frame = _outside(depth + 1)
     return None if frame is None else Frame(frame.f_code, frame.f_lasti)
 
@@ -128,8 +146,7 @@ def user_locals(depth: int = 1) -> dict[str, Any]:
 
 def user_source(depth: int = 1) -> Source | None:
     """`user_frame`, resolved to file, line and columns."""
-    frame = user_frame(depth + 1)
-    return None if frame is None else frame.resolve()
+    return resolve(user_frame(depth + 1))
 
 
 def resolve(where: Frame | Source | None) -> Source | None:

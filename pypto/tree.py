@@ -87,6 +87,67 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     return leaves, walk(tree)
 
 
+def flatten_like(structure: Structure, tree: Any, what: str = "a tree") -> list[Any]:
+    """What stands in `tree` where `structure` has its leaves, whatever it is there.
+
+    >>> flatten_like(flatten((1, [2, 3]))[1], (None, ["x", (4, 5)]))
+    [None, 'x', (4, 5)]
+
+    Errors:
+      PL601 where the trees differ above the leaves.
+    """
+    found: list[Any] = []
+
+    def walk(s: Structure, x: Any) -> None:
+        if s.kind is None:
+            found.append(x)
+            return
+        parts = _parts(x)
+        if parts is None or type(x) is not s.kind or parts[0] != s.keys or len(parts[1]) != len(s.children):
+            raise CallError("PL601", f"{what}: {flatten(tree)[1]} does not fit {structure}", fix="give a tree of that structure")
+        for child, part in zip(s.children, parts[1], strict=True):
+            walk(child, part)
+
+    walk(structure, tree)
+    return found
+
+
+def prefix_none(structure: Structure, tree: Any, what: str = "a tree") -> list[Any]:
+    """As `flatten_like`, where None may stand for a whole part of the tree: it is then the entry of each leaf below.
+
+    >>> prefix_none(flatten((1, [2, 3]))[1], (4, None))
+    [4, None, None]
+    """
+    if tree is None and structure.kind is not type(None):
+        return [None] * structure.leaves
+    if structure.kind is None:
+        return [tree]
+    parts = _parts(tree)
+    if parts is None or type(tree) is not structure.kind or parts[0] != structure.keys or len(parts[1]) != len(structure.children):
+        raise CallError("PL601", f"{what}: {flatten(tree)[1]} does not fit {structure}", fix="give a tree of that structure")
+    return [leaf for child, part in zip(structure.children, parts[1], strict=True) for leaf in prefix_none(child, part, what)]
+
+
+def prefix_leaves(prefix: Any, structure: Structure, what: str = "a prefix") -> list[Any]:
+    """One entry per leaf of `structure`, from a tree that may stop above it: None and numbers stand for all leaves below them.
+
+    >>> prefix_leaves((0, None), flatten(([1, 2], 3))[1])
+    [0, 0, None]
+
+    Errors:
+      PL601 where the trees differ above the leaves of the prefix.
+    """
+    if prefix is None or isinstance(prefix, int):
+        return [prefix] * structure.leaves
+    parts = _parts(prefix)
+    children = structure.children
+    alike = parts is not None and parts[0] == structure.keys and len(parts[1]) == len(children)
+    if not alike or (type(prefix) is not structure.kind and {type(prefix), structure.kind} != {tuple, list}):
+        raise CallError("PL601", f"{what}: {prefix!r} does not fit {structure}", fix="a number, None, or a tree that begins like it")
+    assert parts is not None
+    return [leaf for part, child in zip(parts[1], children, strict=True) for leaf in prefix_leaves(part, child, what)]
+
+
 def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     """The tree of this structure with these leaves.
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pypto.captures import captures, chains
 from pypto.errors import BodyError
-from pypto.language.captures import captures, chains
 from pypto.language.rewrite import rewrite
 from tests.toy_runtime import function
 

@@ -11,6 +11,7 @@ from pypto.core.avals import ArrayAval, RefAval, TileAval, join, same_type, scal
 from pypto.core.index import Index, extreme
 from pypto.core.ir import Jaxpr, Var, alpha_equal, check, free_vars, rename
 from pypto.errors import InternalError
+from pypto.lax import control
 from pypto.platform import Space
 from pypto.source import Source
 from tests.kernels.printed import accumulated, scaled
@@ -52,7 +53,7 @@ def test_walking_visits_outer_before_inner_in_program_order():
 
 def test_walking_visits_every_body_of_an_equation():
     then, orelse = (function(lambda add, op=op: add(op, number(1)), inputs=0) for op in (lax.exp, lax.log))
-    jaxpr = function(lambda add, c: add(lax.cond, c, then=then, orelse=orelse))
+    jaxpr = function(lambda add, c: add(control.cond, c, then=then, orelse=orelse))
     assert [e.op.name for e in jaxpr.walk()] == ["cond", "exp", "log"]
 
 
@@ -230,7 +231,7 @@ def test_a_use_outside_the_body_that_made_it_is_found():
 def test_the_other_arm_of_a_branch_does_not_see_what_the_first_one_makes():
     then = function(lambda add: add(lax.exp, number(1)), inputs=0)
     orelse = Jaxpr((), (), then.outs)
-    assert "outputs" in broken(function(lambda add, c: add(lax.cond, c, then=then, orelse=orelse)))
+    assert "outputs" in broken(function(lambda add, c: add(control.cond, c, then=then, orelse=orelse)))
 
 
 def test_a_carried_value_is_made_once():

@@ -21,7 +21,7 @@ LAYERS = [
     ["numerics"],
     ["platform"],
     ["tree"],
-    ["config"],
+    ["config", "captures"],
     ["core"],
     ["interpreters"],
     ["tile"],
@@ -117,8 +117,12 @@ def test_jax_is_named_by_the_goldens_only_and_torch_by_nobody():
     assert not found, "\n".join(found)
 
 
+# bytecode is kept, as it is for users: the first import would compile every file
+DROPPED = ("PYTHONPATH", "PYTHONWARNINGS", "PYTHONDONTWRITEBYTECODE")
+
+
 def run(program: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONWARNINGS")}
+    environment = {name: value for name, value in os.environ.items() if name not in DROPPED}
     return subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
 
 

@@ -8,6 +8,7 @@ import pypto
 import pypto.language as pl
 from pypto import dtypes, lax
 from pypto.errors import LevelError, PyptoError
+from pypto.lax import control
 from tests.bits import identical
 from tests.refusals import f32, refused, reports, sevens, untouched
 from tests.test_contraction import chain, chunk32, scalar_matmul
@@ -197,7 +198,7 @@ def test_an_initial_condition_overwrites_the_accumulator():
 def test_a_run_time_condition_becomes_a_branch_of_the_cube_unit():
     program = accumulating(lambda k: k == 0).lower()
     (kernel,) = program.kernels
-    assert kernel.unit == "cube" and any(e.op is lax.cond for e in kernel.jaxpr.walk())
+    assert kernel.unit == "cube" and any(e.op is control.cond for e in kernel.jaxpr.walk())
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pypto.core.avals import RefAval, scalar
 from pypto.core.ir import Eqn, Jaxpr, Literal, Var
 from pypto.errors import NumericsError, PyptoError, ShapeError
 from pypto.interpreters.reference import Machine, eval_jaxpr
+from pypto.lax import control
 from tests.bits import identical
 from tests.memory import Memory, index
 from tests.op_runs import compute, value_of
@@ -243,7 +244,7 @@ def test_a_branch_that_is_not_taken_has_no_effect(taken):
     arms = [
         Jaxpr((), (Eqn(lax.set_, (x, Literal(np.float32(n), scalar(dtypes.FP32)), index(0), index(0)), (), store),), ()) for n in (1, 2)
     ]
-    memory.do(lax.cond, Literal(np.bool_(taken), scalar(dtypes.BOOL)), then=arms[0], orelse=arms[1])
+    memory.do(control.cond, Literal(np.bool_(taken), scalar(dtypes.BOOL)), then=arms[0], orelse=arms[1])
     assert array[0, 0] == (1 if taken else 2)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import pypto
 from pypto import Array, dtypes, lax
-from pypto.api import ShapeDtype
+from pypto.api import ShapeDtypeStruct
 from pypto.core.avals import ArrayAval, ScalarAval
 from pypto.core.ir import alpha_equal, check
 from pypto.core.trace import EVAL, JaxprTrace, Trace, aval_of, current_trace, tracing
@@ -18,7 +18,7 @@ from pypto.interpreters.reference import eval_jaxpr
 from tests.bits import identical
 from tests.refusals import refused
 
-F32 = ShapeDtype((2, 3), "FP32")
+F32 = ShapeDtypeStruct((2, 3), "FP32")
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -66,7 +66,7 @@ def test_arguments_and_results_are_trees():
     def f(state, pair):
         return {"y": [state.w + state.b, pair.a], "n": None}, Pair(pair.b, (state.w,))
 
-    w, b, p, q = (ShapeDtype((n,), "FP32") for n in (1, 1, 2, 3))
+    w, b, p, q = (ShapeDtypeStruct((n,), "FP32") for n in (1, 1, 2, 3))
     jaxpr = pypto.make_jaxpr(f)(Weights(w, b), Pair(p, q))
     assert [v.aval.shape for v in jaxpr.invars] == [(1,), (1,), (2,), (3,)]
     result = pypto.eval_shape(f, Weights(w, b), Pair(p, q))
@@ -75,17 +75,17 @@ def test_arguments_and_results_are_trees():
 
 def test_arguments_give_shape_and_dtype_only():
     first, second = (pypto.make_jaxpr(lambda x: x + x)(x) for x in (X, Array(X * 5)))
-    third = pypto.make_jaxpr(lambda x: x + x)(ShapeDtype((2, 3), dtypes.FP32))
+    third = pypto.make_jaxpr(lambda x: x + x)(ShapeDtypeStruct((2, 3), dtypes.FP32))
     assert alpha_equal(first, second) and alpha_equal(first, third)
 
 
 def test_a_shape_is_found_without_computing(monkeypatch):
     monkeypatch.setattr(lax.exp, "meaning", None)
-    assert pypto.eval_shape(lax.exp, ShapeDtype((2, 2), "BF16")) == ShapeDtype((2, 2), dtypes.BF16)
+    assert pypto.eval_shape(lax.exp, ShapeDtypeStruct((2, 2), "BF16")) == ShapeDtypeStruct((2, 2), dtypes.BF16)
 
 
 def test_shape_and_dtype_take_any_spelling_of_a_dtype():
-    assert ShapeDtype((2,), "float32") == ShapeDtype((2,), np.float32) == ShapeDtype((2,), dtypes.FP32)
+    assert ShapeDtypeStruct((2,), "float32") == ShapeDtypeStruct((2,), np.float32) == ShapeDtypeStruct((2,), dtypes.FP32)
 
 
 @pytest.mark.parametrize("constant", [X, Array(X), X[0], 2.0, np.float32(2)], ids=lambda c: type(c).__name__)

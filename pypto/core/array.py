@@ -6,7 +6,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +15,7 @@ from pypto import dtypes, numerics
 from pypto.core.avals import ArrayAval, Aval
 from pypto.core.op import OPS
 from pypto.dtypes import DType, dtype_of
-from pypto.errors import ShapeError
+from pypto.errors import CallError, ShapeError
 
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
@@ -87,7 +87,74 @@ class Operators:
         return INDEXING["at"](self)
 
 
-class Array(Operators):
+class ArrayMethods(Operators):
+    """What whole arrays have beside operators, concrete or traced."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # whoever mixes this in has them
+
+        @property
+        def aval(self) -> Aval: ...
+        @property
+        def shape(self) -> tuple[Any, ...]: ...
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def dtype(self) -> DType: ...
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def T(self) -> Any:  # the name NumPy and JAX users know
+        """The array with its axes reversed."""
+        return OPS["transpose"](self, permutation=tuple(range(self.ndim))[::-1])
+
+    def astype(self, dtype: Any) -> Any:
+        """Convert as `lax.convert_element_type` does: to floats to nearest even, to integers toward zero."""
+        target = dtype_of(dtype)
+        return OPS["convert"](self, dtype=target, **conversion(self.dtype, target))
+
+    def reshape(self, *shape: Any) -> Any:
+        """The same elements in row-major order under another shape; one extent may be -1."""
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        return OPS["reshape"](self, shape=resolve_shape(tuple(wanted), self.size))
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """`lax.reduce_sum` over an axis, several, or all."""
+        return OPS["reduce_sum"](self, axes=axis, keepdims=keepdims)
+
+    def prod(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """`lax.reduce_prod` over an axis, several, or all."""
+        return OPS["reduce_prod"](self, axes=axis, keepdims=keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """`lax.reduce_max` over an axis, several, or all."""
+        return OPS["reduce_max"](self, axes=axis, keepdims=keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """`lax.reduce_min` over an axis, several, or all."""
+        return OPS["reduce_min"](self, axes=axis, keepdims=keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """The sum over an axis, several, or all, divided once by the number of elements: floats only."""
+        total = self.sum(axis, keepdims)
+        return total / float(self.size // max(1, math.prod(total.shape)))
+
+
+class _Gone:
+    """The data of an array that was given away."""
+
+    def __init__(self, aval: Aval) -> None:
+        self._aval = aval
+
+    def __getattr__(self, name: str) -> Any:
+        raise CallError("PL621", f"this array, {self._aval}, was donated to a function and is gone", fix="use what the function returned")
+
+
+class Array(ArrayMethods):
     """An immutable array of one of the dtypes of `pypto.dtypes.DTYPES`.
 
     Reads NumPy, JAX and torch arrays (anything with `__array__` or `__dlpack__`), numbers and nested lists, and is read by
@@ -104,7 +171,7 @@ class Array(Operators):
     Array([1., 2., 3.], dtype=FP32)
     """
 
-    __slots__ = ("_data", "aval")
+    __slots__ = ("_aval", "_data")
 
     def __init__(self, data: Any, dtype: Any = None) -> None:
         kind = None if dtype is None else dtype_of(dtype)
@@ -113,46 +180,39 @@ class Array(Operators):
         stored = np.array(raw, dtype=kind.storage, order="C", copy=True)
         stored.flags.writeable = False
         self._data: np.ndarray = stored
-        self.aval: Aval = ArrayAval(stored.shape, kind)
+        self._aval: Aval = ArrayAval(stored.shape, kind)
+
+    @property
+    def aval(self) -> Aval:
+        return self._aval
 
     @classmethod
     def adopt(cls, data: np.ndarray, aval: Aval) -> Array:
         """An array that takes over memory nobody else writes to, of the shape and storage `aval` says: nothing is copied."""
         made = cls.__new__(cls)
         data.flags.writeable = False
-        made._data, made.aval = data, aval
+        made._data, made._aval = data, aval
         return made
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._data.shape
+        return self._aval.shape  # type: ignore[return-value]
 
     @property
     def ndim(self) -> int:
-        return self._data.ndim
-
-    @property
-    def size(self) -> int:
-        return self._data.size
+        return len(self._aval.shape)
 
     @property
     def dtype(self) -> DType:
         return self.aval.dtype
 
-    @property
-    def T(self) -> Any:  # the name NumPy and JAX users know
-        """The array with its axes reversed."""
-        return OPS["transpose"](self, permutation=tuple(range(self.ndim))[::-1])
+    def delete(self) -> None:
+        """Let go of the data: whoever uses the array from now on gets PL621. `jit` does it to donated arguments."""
+        self._data = _Gone(self._aval)  # type: ignore[assignment]
 
-    def astype(self, dtype: Any) -> Any:
-        """Convert as `lax.convert_element_type` does: to floats to nearest even, to integers toward zero."""
-        target = dtype_of(dtype)
-        return OPS["convert"](self, dtype=target, **conversion(self.dtype, target))
-
-    def reshape(self, *shape: Any) -> Any:
-        """The same elements in row-major order under another shape; one extent may be -1."""
-        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        return OPS["reshape"](self, shape=resolve_shape(tuple(wanted), self.size))
+    def is_deleted(self) -> bool:
+        """Whether its data were let go."""
+        return isinstance(self._data, _Gone)
 
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)

@@ -63,6 +63,8 @@ class Eqn:
         for value in self.params.values():
             if isinstance(value, Jaxpr):
                 yield value
+            elif isinstance(value, tuple):
+                yield from (v for v in value if isinstance(v, Jaxpr))
 
     def replace(self, **changes: Any) -> Eqn:
         return replace(self, **changes)
@@ -140,12 +142,17 @@ def rename(jaxpr: Jaxpr, mapping: dict[Var, Atom], *, copy: bool = False) -> Jax
             return fresh
         return v
 
+    def param(p: Any) -> Any:
+        if isinstance(p, tuple) and any(isinstance(x, Jaxpr) for x in p):
+            return tuple(map(param, p))
+        return body(p) if isinstance(p, Jaxpr) else p
+
     def body(j: Jaxpr) -> Jaxpr:
         invars = tuple(define(v) for v in j.invars)
         eqns = []
         for e in j.eqns:
             ins = tuple(use(a) for a in e.ins)
-            params = {k: body(p) if isinstance(p, Jaxpr) else p for k, p in e.params.items()}
+            params = {k: param(p) for k, p in e.params.items()}
             eqns.append(Eqn(e.op, ins, tuple(define(v) for v in e.outs), params, e.source))
         return j.replace(invars=invars, eqns=tuple(eqns), outs=tuple(use(a) for a in j.outs))
 
@@ -177,6 +184,8 @@ def alpha_equal(a: Jaxpr, b: Jaxpr) -> bool:
     def param(x: Any, y: Any) -> bool:
         if isinstance(x, Jaxpr) and isinstance(y, Jaxpr):
             return body(x, y)
+        if isinstance(x, tuple) and isinstance(y, tuple) and any(isinstance(v, Jaxpr) for v in x):
+            return many(x, y, param)
         if isinstance(x, Aval) and isinstance(y, Aval):
             return aval(x, y)
         if isinstance(x, np.ndarray | np.generic) or isinstance(y, np.ndarray | np.generic):
@@ -236,6 +245,7 @@ def check(jaxpr: Jaxpr) -> None:
       PL901 naming the first equation that breaks this.
     """
     made: set[Var] = set()
+    bodies: set[int] = set()
 
     def define(v: Var, where: str) -> None:
         if v in made:
@@ -258,7 +268,9 @@ def check(jaxpr: Jaxpr) -> None:
             for a in e.ins:
                 use(a, e.op.name)
             for b in e.bodies():
-                body(b)
+                if id(b) not in bodies or free_vars(b):  # a program that is closed may be the body of several equations
+                    bodies.add(id(b))
+                    body(b)
             for v in e.outs:
                 define(v, e.op.name)
                 visible.add(v)

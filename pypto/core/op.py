@@ -140,7 +140,8 @@ class Op:
       on: per chip family, the dtypes its instruction takes; None where the chip takes whatever the op does.
       on_columns: the same for the form along axes before the last one, where that is another instruction (`Native.columns`).
       options_on: the chip families that have an option, for options not every chip has.
-      jvp, transpose, batching, cpu, pto: the rule, or `No(reason)`.
+      jvp, transpose, batching, cpu, pto: the rule, or `No(reason)`; `pypto.interpreters` says what a rule is given and gives.
+      linearize: a rule like `jvp` for ops with bodies, which reverse mode takes apart into values and a linear part; None: by `jvp`.
       exact: `Exact(rule)` or `Ulp(bound)`.
       golden: dotted name of the JAX function that computes the same, or None.
       show: `(eqn, atom) -> text`: how the printer writes an application, where name, options, operands is no good reading.
@@ -177,9 +178,10 @@ class Op:
     on: dict[str, frozenset[Any]] | None = None
     on_columns: dict[str, frozenset[Any]] | None = None
     options_on: dict[str, frozenset[str]] = field(default_factory=dict)
-    jvp: Any = field(default_factory=lambda: No("derivatives are not built yet"))
-    transpose: Any = field(default_factory=lambda: No("derivatives are not built yet"))
-    batching: Any = field(default_factory=lambda: No("batching is not built yet"))
+    jvp: Any = field(default_factory=lambda: No("nothing is known about its derivative"))
+    linearize: Any = None
+    transpose: Any = field(default_factory=lambda: No("it is not linear: reverse mode goes through the operations of its jvp rule"))
+    batching: Any = field(default_factory=lambda: No("nothing is known about its axes"))
     cpu: Any = field(default_factory=lambda: No("the compiled executor is not built yet"))
     pto: Native | No = field(default_factory=lambda: No("it has no PTO instruction of its own"))
     exact: Exact | Ulp = field(default_factory=lambda: Exact("movement"))
@@ -274,7 +276,7 @@ class Op:
         """
         value = getattr(self, slot)
         if isinstance(value, No):
-            fix = f"write it with operations that have a {slot} rule"
+            fix = f"write it with operations that have a {slot} rule, or give the function around it one: pypto.custom_vjp"
             raise NumericsError("PL703", f"{self.name} has no {slot} rule: {value.reason}", fix=fix)
         return value
 

@@ -66,18 +66,31 @@ class _Printer:
         where = resolve(e.source) if self.lines else None
         first = f"{pad}{outs + ' = ' if outs else ''}{text}{f'  # {where}' if where else ''}"
         result = [first]
-        for key, body in e.params.items():
-            if isinstance(body, Jaxpr):
-                heads = ", ".join(self.typed(v) for v in body.invars)
-                result.append(f"{pad}  {key}({heads}):" if heads else f"{pad}  {key}:")
-                result += self.block(body, indent + 2)
+        for key, body in _bodies(e):
+            heads = ", ".join(self.typed(v) for v in body.invars)
+            result.append(f"{pad}  {key}({heads}):" if heads else f"{pad}  {key}:")
+            result += self.block(body, indent + 2)
         return result
 
     def application(self, e: Eqn) -> str:
         """Name, options, operands."""
-        options = ", ".join(f"{k}={_option(v)}" for k, v in e.params.items() if not isinstance(v, Jaxpr) and v is not None)
+        options = ", ".join(f"{k}={_option(v)}" for k, v in e.params.items() if not _has_body(v) and v is not None)
         ins = " ".join(self.atom(a) for a in e.ins)
         return f"{e.op.name}{f'[{options}]' if options else ''} {ins}".rstrip()
+
+
+def _has_body(value: Any) -> bool:
+    return isinstance(value, Jaxpr) or (isinstance(value, tuple) and any(isinstance(v, Jaxpr) for v in value))
+
+
+def _bodies(e: Eqn) -> list[tuple[str, Jaxpr]]:
+    """Nested bodies with their names; those of a tuple are numbered."""
+    named: list[tuple[str, Jaxpr]] = []
+    for key, value in e.params.items():
+        parts = value if isinstance(value, tuple) else (value,)
+        many = isinstance(value, tuple)
+        named += [(f"{key}[{i}]" if many else key, v) for i, v in enumerate(parts) if isinstance(v, Jaxpr)]
+    return named
 
 
 def _option(value: Any) -> str:

@@ -14,19 +14,22 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pypto import dtypes, numerics
-from pypto.core.array import Array, Operators, to_numpy
+from pypto.core.array import Array, ArrayMethods, Operators, to_numpy
 from pypto.core.avals import ArrayAval, Aval, ScalarAval, scalar
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
 from pypto.core.op import Op
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import BodyError, InternalError
-from pypto.source import Frame, Source, user_frame
+from pypto.source import Frame, Source, resolve, user_frame
 
 
 class Trace:
     """What happens to an op call. `strict` traces do not promote dtypes (kernels); the others do as JAX does."""
 
     strict = False
+    name = ""
+    parent: Any = None
+    """The trace below: what values of this one are made of belongs to it or to those below it."""
 
     def bind(self, op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """One op call, from the arguments as they were given."""
@@ -98,16 +101,20 @@ class Scope:
 
 
 class Tracer(Operators):
-    """A value while a program is traced: stands for the variable `var` made in `scope`."""
+    """A value of a trace: what Python code sees while it is traced, differentiated or batched."""
 
-    __slots__ = ("scope", "trace", "var")
+    __slots__ = ("trace",)
 
-    def __init__(self, trace: JaxprTrace, var: Var, scope: Scope) -> None:
-        self.trace, self.var, self.scope = trace, var, scope
+    trace: Trace
 
     @property
     def aval(self) -> Aval:
-        return self.var.aval
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """The user's name for it, where one is known."""
+        return ""
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -121,16 +128,21 @@ class Tracer(Operators):
     def dtype(self) -> DType:
         return self.aval.dtype
 
+    def made_at(self) -> Frame | Source | None:
+        """Where it was made, as far as that is known."""
+        return None
+
     def __repr__(self) -> str:
-        return f"<traced {self.var.name or 'value'}: {self.aval}>"
+        return f"<traced {self.name or 'value'}: {self.aval}>"
 
     def __bool__(self) -> bool:
-        raise self._no("no truth value", "use `if` as a statement of the kernel body, or lax.select")
+        raise self._no("no truth value", "use `if` as a statement of the kernel body, or lax.select; in array programs lax.cond")
 
     def __int__(self) -> int:
         raise self._no("no integer value", "keep it as a traced scalar; shapes and Python code need constants")
 
-    __index__ = __int__
+    def __index__(self) -> int:
+        return self.__int__()
 
     def __float__(self) -> float:
         raise self._no("no number yet", "keep it as a traced value")
@@ -152,17 +164,48 @@ class Tracer(Operators):
         raise self._no("no data while it is traced", "use pypto.lax or pl operations on it, not NumPy's")
 
     def _no(self, what: str, fix: str) -> BodyError:
-        name = f"`{self.var.name}`" if self.var.name else "a traced value"
+        name = f"`{self.name}`" if self.name else "a traced value"
         return BodyError("PL106", f"{name} ({self.aval}) has {what}", fix=fix)
+
+
+class VarTracer(Tracer):
+    """A value of a program under construction: stands for the variable `var` made in `scope`."""
+
+    __slots__ = ("scope", "var")
+
+    def __init__(self, trace: JaxprTrace, var: Var, scope: Scope) -> None:
+        self.trace, self.var, self.scope = trace, var, scope
+
+    @property
+    def aval(self) -> Aval:
+        return self.var.aval
+
+    @property
+    def name(self) -> str:
+        return self.var.name
+
+    def made_at(self) -> Frame | Source | None:
+        return next((e.source for e in self.scope.eqns if self.var in e.outs), self.scope.where)
+
+
+class ArrayTracer(ArrayMethods, VarTracer):
+    """A whole array of a program under construction."""
+
+    __slots__ = ()
 
 
 class JaxprTrace(Trace):
     """Builds a jaxpr: every op call becomes an equation of the innermost open scope."""
 
-    tracer: Callable[[JaxprTrace, Var, Scope], Any] = Tracer
+    tracer: Callable[[JaxprTrace, Var, Scope], Any] = ArrayTracer
 
-    def __init__(self) -> None:
-        self.scope = Scope("body")
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.scope = Scope("body", where=user_frame())
+
+    def close(self) -> None:
+        """What this trace made may not be used any more."""
+        self.scope.open = False
 
     def wrap(self, var: Var) -> Any:
         """The tracer for a variable of the current scope."""
@@ -185,16 +228,20 @@ class JaxprTrace(Trace):
 
     def atom(self, x: Any) -> Atom:
         """The operand of an equation for a value: its variable, or a literal."""
-        if isinstance(x, Tracer):
-            if x.trace is not self:
-                raise ended(x)
+        if isinstance(x, VarTracer) and x.trace is self:
             if not x.scope.open:
                 raise leaked(x)
             return x.var
+        if isinstance(x, Tracer):
+            return self.foreign(x)
         if isinstance(x, Literal):
             return x
         aval = aval_of(x)
         return Literal(_frozen(concrete(x, aval), x), aval)
+
+    def foreign(self, x: Tracer) -> Atom:
+        """The operand for a value of another trace: an error here, an input of the program where a trace closes over it."""
+        raise ended(x)
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         outs = self.emit(op, [self.atom(a) for a in args], params)
@@ -203,6 +250,8 @@ class JaxprTrace(Trace):
     def emit(self, op: Op, ins: Sequence[Atom], params: dict[str, Any], avals: Sequence[Aval] | None = None) -> tuple[Var, ...]:
         """Append an equation; its results' abstract values come from the op unless given."""
         results = op.abstract_eval([a.aval for a in ins], params) if avals is None else avals
+        if not self.strict:  # outside kernels a number that was computed with is an array without axes, as it is when run at once
+            results = [ArrayAval((), a.dtype) if isinstance(a, ScalarAval) else a for a in results]
         outs = tuple(Var(a) for a in results)
         self.scope.eqns.append(Eqn(op, tuple(ins), outs, params, user_frame()))
         return outs
@@ -223,8 +272,15 @@ def _frozen(data: np.ndarray, origin: Any) -> Any:
 
 
 def ended(x: Tracer) -> BodyError:
-    """The error for a value used where its trace is not the current one."""
-    return BodyError("PL110", f"{x!r} belongs to another trace, which has ended", fix="pass it in as an argument, or return it")
+    """The error for a value used where its trace is not the current one: it leaked out of the function that was traced."""
+    fn = f" of `{x.trace.name}`" if x.trace.name else ""
+    place = resolve(x.made_at())
+    line = f", made at {place}: {place.text.strip()}" if place is not None else ""
+    return BodyError(
+        "PL110",
+        f"{x!r} belongs to a trace{fn} that has ended{line}",
+        fix="return it from that function, or pass it in as an argument: a list, global or attribute cannot carry it out",
+    )
 
 
 _LEFT = {
@@ -234,8 +290,10 @@ _LEFT = {
 }
 
 
-def leaked(x: Tracer) -> BodyError:
+def leaked(x: VarTracer) -> BodyError:
     """The error for a value used after the body that made it has ended."""
+    if x.scope.kind == "body":
+        return ended(x)
     name = f"`{x.var.name}`" if x.var.name else f"a value ({x.aval})"
     fix = "assign it to a name, write it into a tensor, or use pl.unroll to repeat the body at compile time"
     if x.aval.dtype is dtypes.TASK_ID:
@@ -250,6 +308,8 @@ def leaked(x: Tracer) -> BodyError:
 def aval_of(x: Any) -> Aval:
     """The abstract value of anything an op may be given."""
     if isinstance(x, Tracer | Array | Literal):
+        return x.aval
+    if isinstance(getattr(x, "aval", None), Aval):  # what stands for an operand where a rule is asked about it
         return x.aval
     if isinstance(x, bool | np.bool_):
         return scalar(dtypes.BOOL, weak=True)

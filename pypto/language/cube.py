@@ -15,6 +15,7 @@ from pypto.language.levels import by_level, only_at
 from pypto.language.spelled import as_tile
 from pypto.language.trace import PlTrace
 from pypto.language.values import ScalarValue, TileValue
+from pypto.lax import control
 from pypto.lax.contraction import CONTRACT, accumulator
 
 _TURN = "turn the operand: pl.tile.transpose_view(x)"
@@ -105,7 +106,7 @@ def _either(condition: Any, then: Callable[[], Any], orelse: Callable[[], Any]) 
         with trace.inside("cond") as scope:
             value = trace.atom(arm())
         arms.append(Jaxpr((), tuple(scope.eqns), (value,)))
-    return trace.process(lax.cond, [condition], {"then": arms[0], "orelse": arms[1]})
+    return trace.process(control.cond, [condition], {"then": arms[0], "orelse": arms[1]})
 
 
 def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Any:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pypto import config
+from pypto.captures.freezing import show
 from pypto.core.avals import Aval, RefAval, show_shape
-from pypto.language.freezing import show
 from pypto.platform import platform_of
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from pypto import config
+from pypto.captures.guard import Guard, captures
 from pypto.core.avals import RefAval, ScalarAval
 from pypto.core.ir import Jaxpr, Literal, rename
 from pypto.core.trace import EVAL, current_trace, tracing
@@ -18,7 +19,6 @@ from pypto.interpreters.reference import Machine
 from pypto.interpreters.ties import TieCounter
 from pypto.language import access, calls, passing, samples
 from pypto.language.calls import Call, Parameter, Signature
-from pypto.language.captures import Guard, captures
 from pypto.language.declaration import Declaration
 from pypto.language.eager import EagerRuntime, EagerTrace
 from pypto.language.explaining import CacheReport, explain, report

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pypto import config, dtypes
+from pypto.captures.freezing import ATOMS
 from pypto.core.array import Array
 from pypto.core.avals import ArrayAval, RefAval, ScalarAval
 from pypto.core.trace import EVAL, current_trace
 from pypto.interpreters.cpu import native
 from pypto.language.calls import OMITTED, Argument, Call
-from pypto.language.freezing import ATOMS
 from pypto.language.types import IN, OUT
 
 if TYPE_CHECKING:
+    from pypto.captures import Guard
     from pypto.interpreters.cpu.launch import Compiled
-    from pypto.language.captures import Guard
     from pypto.language.kernel import Kernel
 
 MOST = 16

@@ -9,12 +9,12 @@ from types import CodeType, MappingProxyType
 from types import FunctionType as PythonFunction
 from typing import Any
 
+from pypto.captures.freezing import ATOMS, Freezer, difference, only_identity
+from pypto.captures.guard import function_reads
 from pypto.core.ir import Jaxpr
 from pypto.errors import BodyError, CallError, MemberError
-from pypto.language.captures import function_reads
 from pypto.language.declaration import checked_flag
 from pypto.language.explaining import CacheReport
-from pypto.language.freezing import ATOMS, Freezer, difference, only_identity
 from pypto.language.kernel import Kernel
 from pypto.source import user_source
 from pypto.tile import Program

@@ -20,6 +20,7 @@ from pypto.language.scopes import At, Loop, Mark
 from pypto.language.tasks import Dispatch, dispatch, part_asks_nothing
 from pypto.language.trace import PlTrace, Reopened, fetch
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
+from pypto.lax import control
 from pypto.platform import Space
 
 _SKIPPED = "the predicate of its pl.spmd was false"
@@ -42,7 +43,7 @@ class _PartlyValid:
 
 def _chosen(scope: Scope, handle: Var) -> bool:
     """Whether a loop or branch of a region decides which buffer this is."""
-    return any(handle in e.outs for e in scope.eqns if e.op in (lax.loop, lax.cond))
+    return any(handle in e.outs for e in scope.eqns if e.op in (lax.loop, control.cond))
 
 
 class Regions:

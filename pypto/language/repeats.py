@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pypto import config
+from pypto.captures.freezing import ATOMS
 from pypto.core.avals import Aval, RefAval
 from pypto.dtypes import FP32, DType
 from pypto.language.calls import OMITTED, Argument, Call, Parameter, Signature, check_overlap, number
-from pypto.language.freezing import ATOMS
 from pypto.language.types import ScalarType
 from pypto.platform import Platform, platform_of
 

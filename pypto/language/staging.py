@@ -20,6 +20,7 @@ from pypto.language.recovery import Broken, recover
 from pypto.language.trace import PlTrace, Reopened, fetch
 from pypto.language.types import Annotation, ArrayType, ScalarType, TensorType, TupleType, annotation_of, differ
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
+from pypto.lax import control
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
@@ -173,7 +174,7 @@ class StagingRuntime(Loops):
         other = Jaxpr((), (), (constant,))
         taken = Jaxpr((), tuple(scope.eqns), (second.var if isinstance(second, Value) else second,))
         then, orelse = (other, taken) if short else (taken, other)
-        return self.trace.process(lax.cond, [first], {"then": then, "orelse": orelse})
+        return self.trace.process(control.cond, [first], {"then": then, "orelse": orelse})
 
     def _splice(self, scope: Scope, value: Any) -> Any:
         """Move a finished scope's equations into the current one."""
@@ -253,7 +254,7 @@ class StagingRuntime(Loops):
             with Reopened(self.trace, scope):
                 outs.append(tuple(trace.atom(carry.bring(trace, pair[side], *pair)) for _, *pair in joins))
         bodies = [Jaxpr((), tuple(s.eqns), tuple(o)) for s, o in zip((left, right), outs, strict=True)]
-        made = trace.emit(lax.cond, [trace.atom(test)], {"then": bodies[0], "orelse": bodies[1]})
+        made = trace.emit(control.cond, [trace.atom(test)], {"then": bodies[0], "orelse": bodies[1]})
         for var, (name, *pair) in zip(made, joins, strict=True):
             var.name = shown(name) if name.isidentifier() else ""  # a conditional expression has no name
             self._shared_base(var, pair)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from pypto.core.avals import RefAval, ScalarAval, TileAval
 from pypto.core.index import Index
 from pypto.core.op import OPS
-from pypto.core.trace import Tracer
+from pypto.core.trace import VarTracer
 from pypto.errors import BodyError, ShapeError
 
 if TYPE_CHECKING:
     from pypto.language.trace import PlTrace
 
 
-class Value(Tracer):
+class Value(VarTracer):
     """Base of the three kinds; operators and subscripts go through the trace."""
 
     __slots__ = ()

@@ -1,5 +1,6 @@
 """Whole-array operations: every name here is an op or a function over ops, and kernels use the same ones."""
 
+from pypto.lax import branching, looping, scanning
 from pypto.lax.activations import lrelu, prelu, relu
 from pypto.lax.addressed import accumulate, mgather, mscatter, paged_gather, scatter_update
 from pypto.lax.arcs import acos, asin, atan, atan2, tan
@@ -8,11 +9,12 @@ from pypto.lax.bits import bitcast_convert_type
 from pypto.lax.bitwise import and_, not_, or_, shift_right_arithmetic, shift_right_logical, shl, shr, xor
 from pypto.lax.compare import compare, eq, ge, gt, le, lt, ne, select
 from pypto.lax.contraction import gemv, gemv_acc, gemv_bias, matmul, matmul_acc, matmul_bias
-from pypto.lax.control import call, cond, loop, region, unset
+from pypto.lax.control import call, loop, region, unset
 from pypto.lax.convert import convert, convert_element_type
 from pypto.lax.counting import clz, population_count
 from pypto.lax.creation import broadcasted_iota, random_bits, tri
 from pypto.lax.crossing import agree, aic_gather, aiv_shard
+from pypto.lax.custom import stop_gradient
 from pypto.lax.elementwise import (
     abs_,
     add,
@@ -28,6 +30,7 @@ from pypto.lax.elementwise import (
     sqrt,
     sub,
 )
+from pypto.lax.flow import cond, fori_loop, map_, scan, switch, while_loop
 from pypto.lax.functions import erf, erfc, expm1, log1p, logaddexp, logistic, softplus, square, tanh
 from pypto.lax.gathering import gather_along, gather_compare, gather_flat, gatherb
 from pypto.lax.hyperbolic import acosh, asinh, atanh, cosh, sinh
@@ -83,7 +86,10 @@ from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
 from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul, scatter_sub
 
+_ROOMS = (branching, looping, scanning)  # their ops have other spellings for users
+
 abs = abs_
+map = map_
 max = maximum
 min = minimum
 slice = slice_window
@@ -175,6 +181,7 @@ __all__ = [
     "floor_div",
     "floor_mod",
     "fmod",
+    "fori_loop",
     "full",
     "full_like",
     "gather",
@@ -206,6 +213,8 @@ __all__ = [
     "loop",
     "lrelu",
     "lt",
+    "map",
+    "map_",
     "matmul",
     "matmul_acc",
     "matmul_bias",
@@ -259,6 +268,7 @@ __all__ = [
     "round",
     "round_",
     "rsqrt",
+    "scan",
     "scatter",
     "scatter_add",
     "scatter_along",
@@ -294,9 +304,11 @@ __all__ = [
     "sqrt",
     "square",
     "squeeze",
+    "stop_gradient",
     "stack",
     "strided_slice",
     "sub",
+    "switch",
     "syncall",
     "take",
     "take_along_axis",
@@ -318,5 +330,6 @@ __all__ = [
     "valid_extent",
     "valid_view",
     "view",
+    "while_loop",
     "xor",
 ]

@@ -9,13 +9,19 @@ import numpy as np
 from pypto import dtypes, numerics
 from pypto.core.op import Exact, Native
 from pypto.interpreters.cpu.rules import Lanewise
-from pypto.lax.families import FLOATS, NATIVE_FLOATS, chips, elementwise
+from pypto.interpreters.rules import by_operand
+from pypto.lax.compare import gt, select
+from pypto.lax.families import FLOATS, NATIVE_FLOATS, chips, elementwise, zero
 
+_LEAKY_JVP = by_operand(
+    lambda g, y, x, slope: select(gt(x, zero(x)), g, g * slope), lambda g, y, x, slope: select(gt(x, zero(x)), zero(g), g * x)
+)
 _LEAKY = chips(NATIVE_FLOATS, NATIVE_FLOATS)
 _RELU = chips(NATIVE_FLOATS | {dtypes.INT32}, NATIVE_FLOATS | {dtypes.INT32})
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, x: select(gt(x, zero(x)), g, zero(g))),
     cpu=Lanewise(lambda e, x: e.max(x, e.const(0)), exact=True),
     accepts=FLOATS | {dtypes.INT32},
     exact=Exact("max, min"),
@@ -45,7 +51,15 @@ def _leaky(x: Any, slope: Any) -> Any:
     return np.where(x > 0, x, x * slope)
 
 
-@elementwise(cpu=Lanewise("leaky"), accepts=FLOATS, exact=Exact("fp32"), pto=Native("pto.tlrelu"), golden="jax.nn.leaky_relu", on=_LEAKY)
+@elementwise(
+    jvp=_LEAKY_JVP,
+    cpu=Lanewise("leaky"),
+    accepts=FLOATS,
+    exact=Exact("fp32"),
+    pto=Native("pto.tlrelu"),
+    golden="jax.nn.leaky_relu",
+    on=_LEAKY,
+)
 def lrelu(x: Any, slope: Any) -> Any:
     """x where it is positive, x * slope elsewhere.
 
@@ -65,7 +79,7 @@ def lrelu(x: Any, slope: Any) -> Any:
     return _leaky(x, slope)
 
 
-@elementwise(cpu=Lanewise("leaky"), accepts=FLOATS, exact=Exact("fp32"), pto=Native("pto.tprelu"), on=_LEAKY)
+@elementwise(jvp=_LEAKY_JVP, cpu=Lanewise("leaky"), accepts=FLOATS, exact=Exact("fp32"), pto=Native("pto.tprelu"), on=_LEAKY)
 def prelu(x: Any, slope: Any) -> Any:
     """x where it is positive, x * slope elsewhere, with a slope for each element.
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pypto.core.op import Ulp
+from pypto.core.op import OPS, Ulp
+from pypto.interpreters.rules import by_operand
 from pypto.lax.compare import eq, gt, lt, select
 from pypto.lax.composite import composite
 from pypto.lax.elementwise import abs_, maximum, minimum, neg, recip, sqrt
@@ -64,7 +65,7 @@ def _angle(low: Any, high: Any, beyond: Any, left: Any = None) -> Any:
     return parts[0] + (turned + parts[1])
 
 
-@composite(exact=Ulp(2), golden="jax.lax.atan")
+@composite(jvp=by_operand(lambda g, y, x: g / (x * x + 1.0)), exact=Ulp(2), golden="jax.lax.atan")
 def atan(x: Any) -> Any:
     """The angle whose tangent is x, in radians, between -pi/2 and pi/2.
 
@@ -83,7 +84,11 @@ def atan(x: Any) -> Any:
     return select(eq(x, 0.0), x, select(lt(x, 0.0), neg(angle), angle))
 
 
-@composite(exact=Ulp(2), golden="jax.lax.atan2")
+@composite(
+    jvp=by_operand(lambda g, z, y, x: g * (x / (x * x + y * y)), lambda g, z, y, x: -(g * (y / (x * x + y * y)))),
+    exact=Ulp(2),
+    golden="jax.lax.atan2",
+)
 def atan2(y: Any, x: Any) -> Any:
     """The angle of the point (x, y), in radians, between -pi and pi.
 
@@ -106,7 +111,7 @@ def atan2(y: Any, x: Any) -> Any:
     return select(_negative(y), neg(angle), angle)
 
 
-@composite(exact=Ulp(2), golden="jax.lax.asin", domain=(-1, 1))
+@composite(jvp=by_operand(lambda g, y, x: g * OPS["rsqrt"]((1.0 - x) * (1.0 + x))), exact=Ulp(2), golden="jax.lax.asin", domain=(-1, 1))
 def asin(x: Any) -> Any:
     """The angle whose sine is x, in radians, between -pi/2 and pi/2.
 
@@ -126,7 +131,7 @@ def asin(x: Any) -> Any:
     return select(eq(x, 0.0), x, select(lt(x, 0.0), neg(angle), angle))
 
 
-@composite(exact=Ulp(2), golden="jax.lax.acos", domain=(-1, 1))
+@composite(jvp=by_operand(lambda g, y, x: -(g * OPS["rsqrt"]((1.0 - x) * (1.0 + x)))), exact=Ulp(2), golden="jax.lax.acos", domain=(-1, 1))
 def acos(x: Any) -> Any:
     """The angle whose cosine is x, in radians, between 0 and pi.
 
@@ -161,7 +166,7 @@ def _chord(x: Any) -> tuple[Any, Any, Any, Any]:
     return s, z, select(gt(s, 0.0), lost, 0.0), large
 
 
-@composite(exact=Ulp(4), golden="jax.lax.tan", domain=(-1, 1))
+@composite(jvp=by_operand(lambda g, y, x: g * (y * y + 1.0)), exact=Ulp(4), golden="jax.lax.tan", domain=(-1, 1))
 def tan(x: Any) -> Any:
     """The tangent of an angle in radians.
 

@@ -9,10 +9,13 @@ import numpy as np
 
 from pypto import dtypes
 from pypto.core.avals import Aval, TileAval
-from pypto.core.op import OPS, Exact, Native, Op, Pointwise
+from pypto.core.op import OPS, Exact, Native, No, Op, Pointwise
 from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import pointwise
 from pypto.interpreters.cpu.rules import Lanewise
+from pypto.interpreters.rules import by_operand, stretched
+from pypto.interpreters.tangents import Undefined
 from pypto.lax.families import (
     NUMBERS,
     broadcast_shapes,
@@ -23,6 +26,7 @@ from pypto.lax.families import (
     literal,
     result_aval,
     unify,
+    zero,
 )
 
 _ACCEPTS = NUMBERS | {dtypes.BOOL}
@@ -171,6 +175,21 @@ def _select_taint(taints: Sequence[Any], arrays: Sequence[np.ndarray], params: d
     return np.where(arrays[0], x, y) | mask
 
 
+def _in_first(g: Any, out: Any, mask: Any, x: Any, y: Any) -> Any:
+    return select(mask, g, zero(g))
+
+
+def _in_second(g: Any, out: Any, mask: Any, x: Any, y: Any) -> Any:
+    return select(mask, zero(g), g)
+
+
+def _chosen(ct: Any, mask: Any, x: Any, *, other: bool = False) -> Any:
+    """The cotangent of one side of a selection."""
+    if not isinstance(x, Undefined):
+        return None
+    return select(mask, zero(ct), ct) if other else select(mask, ct, zero(ct))
+
+
 def _select_samples() -> list[Any]:
     mask = np.array([[True, False, True], [False, False, True]])
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -178,6 +197,9 @@ def _select_samples() -> list[Any]:
 
 
 @computed(
+    jvp=by_operand(No("a condition has no derivative"), _in_first, _in_second),
+    transpose=stretched(lambda ct, m, x, y: (None, _chosen(ct, m, x), _chosen(ct, m, y, other=True))),
+    batching=pointwise,
     source="pl.sel",
     cpu=Lanewise("select", exact=True, first=1),
     samples=_select_samples,

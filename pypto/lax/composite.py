@@ -15,8 +15,10 @@ from pypto.core.ir import Literal
 from pypto.core.op import Exact, No, Op, Pointwise, Ulp
 from pypto.core.trace import EVAL, aval_of, tracing
 from pypto.dtypes import DType
+from pypto.interpreters.batching import pointwise
+from pypto.interpreters.rules import by_definition
 from pypto.lax.convert import convert
-from pypto.lax.families import FLOATS, arity, broadcast_valid, check_accepts, elementwise_aval, elementwise_samples, unify
+from pypto.lax.families import FLOATS, arity, broadcast_valid, check_accepts, elementwise_aval, elementwise_samples, flowless, unify
 
 
 def composite(
@@ -82,7 +84,7 @@ def composite(
             exact=exact,
             golden=golden,
             pto=No("it is emitted as its decomposition"),
-            **slots,
+            **{"batching": pointwise, "jvp": by_definition, **flowless(accepts, truth=mask), **slots},
         )
 
     return decorate

@@ -14,6 +14,8 @@ from pypto.core.op import Exact, Labels, Native, Op
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import NOT_LINEAR
+from pypto.lax.contraction_rules import batching_of, jvp_of, transpose_product
 from pypto.lax.families import FLOATS, check_accepts, letters, sample_values, unify
 
 A2A3 = FLOATS | {dtypes.INT8}
@@ -210,6 +212,9 @@ def cube(*, mnemonic: str, accumulates: bool = False, biased: bool = False, one_
             axes=axes,
             valid=valid,
             prepare=prepare,
+            jvp=jvp_of(accumulates, biased),
+            transpose=NOT_LINEAR if accumulates or biased or one_row else transpose_product,
+            batching=batching_of(accumulates, biased),
             samples=lambda: _samples(accumulates, biased, one_row, has),
             doc=inspect.getdoc(body) or "",
             module=body.__module__,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,14 @@ import numpy as np
 from pypto import dtypes, numerics
 from pypto.core.array import conversion
 from pypto.core.avals import Aval, ScalarAval
-from pypto.core.op import Exact, Fault, Native, Pointwise
+from pypto.core.op import OPS, Exact, Fault, Native, Op, Pointwise
 from pypto.core.trace import aval_of
 from pypto.dtypes import DType, Kind, dtype_of
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import pointwise
 from pypto.interpreters.cpu.rules import Lanewise
+from pypto.interpreters.rules import Pair, pullback
+from pypto.interpreters.tangents import Zero, apply, differentiable
 from pypto.lax.families import computed, sample_values
 
 MODES = ("none", "rint", "round", "floor", "ceil", "trunc", "odd")
@@ -55,6 +59,13 @@ def _samples() -> list[Any]:
     ]
 
 
+def _jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
+    """A tangent rounds to nearest even, whatever the value does; between floats of no arithmetic nothing flows."""
+    outs = apply(op, primals, params)
+    target = aval_of(outs[0])
+    return outs, [convert(tangents[0], dtype=target.dtype) if differentiable(target) else Zero(target)]
+
+
 def _cast_text(e: Any, name: Any) -> str:
     """A cast; what it does on overflow follows from the dtypes."""
     mode = e.params["mode"]
@@ -63,6 +74,9 @@ def _cast_text(e: Any, name: Any) -> str:
 
 @computed(
     source=_cast_text,
+    jvp=_jvp,
+    transpose=pullback(lambda ct, x, **_: OPS["convert"](ct, dtype=x.dtype)),
+    batching=pointwise,
     cpu=Lanewise("convert", exact=True, takes_params=True),
     samples=_samples,
     faults=_faults,

@@ -10,10 +10,11 @@ import numpy as np
 
 from pypto import dtypes, numerics
 from pypto.core.avals import ArrayAval, Aval, TileAval
-from pypto.core.op import Exact, Native, Whole
+from pypto.core.op import Exact, Native, No, Whole
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import NOT_LINEAR
 from pypto.lax.families import FLOATS, computed, literal
 from pypto.lax.shape import broadcast, ramp, reshape
 
@@ -81,6 +82,8 @@ def _tri_samples() -> list[Any]:
 
 
 @computed(
+    jvp=No("it is made from integers"),
+    transpose=NOT_LINEAR,
     cpu=Tilewise("making.TRI"),
     samples=_tri_samples,
     abstract=_tri_aval,
@@ -146,6 +149,8 @@ def _random_samples() -> list[Any]:
 
 
 @computed(
+    jvp=No("it is made from integers"),
+    transpose=NOT_LINEAR,
     cpu=Tilewise("making.RANDOM"),
     samples=_random_samples,
     abstract=_random_aval,

@@ -7,15 +7,20 @@ from typing import Any
 
 from pypto import dtypes, numerics
 from pypto.core.avals import Aval
-from pypto.core.op import Exact, Native
+from pypto.core.op import OPS, Exact, Native
+from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
 from pypto.interpreters.cpu.rules import Lanewise
+from pypto.interpreters.rules import by_operand, stretched
+from pypto.interpreters.tangents import Undefined
 from pypto.lax.families import A3_ARITHMETIC, A5_ALL, A5_WIDE, FLOATS, NATIVE_FLOATS, NUMBERS, chips, elementwise
 
 _ARITHMETIC = Exact("fp32")
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, a, b: g, lambda g, y, a, b: g),
+    transpose=stretched(lambda ct, a, b: (ct, ct)),
     cpu=Lanewise("add"),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
@@ -41,6 +46,8 @@ def add(x: Any, y: Any) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, a, b: g, lambda g, y, a, b: -g),
+    transpose=stretched(lambda ct, a, b: (ct, -ct)),
     cpu=Lanewise("sub"),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
@@ -66,6 +73,8 @@ def sub(x: Any, y: Any) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, a, b: g * b, lambda g, y, a, b: g * a),
+    transpose=stretched(lambda ct, a, b: (None, ct * a) if isinstance(b, Undefined) else (ct * b, None)),
     cpu=Lanewise("mul"),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
@@ -105,6 +114,8 @@ def _precision(name: str, avals: Sequence[Aval], *, high_precision: Any = None) 
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, a, b, **_: g / b, lambda g, y, a, b, **_: -(g * (y / b))),
+    transpose=stretched(lambda ct, a, b, **_: (ct / b, None)),
     cpu=Lanewise("div"),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
@@ -135,7 +146,13 @@ def div(x: Any, y: Any, *, high_precision: bool | None = None) -> Any:
     return numerics.div(x, y)
 
 
+def _share(x: Any, y: Any, wins: str) -> Any:
+    """How much of a tangent of x the larger (or smaller) of x and y takes: all, nothing, or half of it where they are equal."""
+    return OPS["select"](OPS["eq"](x, y), 0.5, OPS["select"](OPS[wins](x, y), aval_of(x).dtype.storage.type(1), 0.0))
+
+
 @elementwise(
+    jvp=by_operand(lambda g, y, a, b: g * _share(a, b, "gt"), lambda g, y, a, b: g * _share(b, a, "gt")),
     cpu=Lanewise("max", exact=True),
     accepts=NUMBERS,
     exact=Exact("max, min"),
@@ -162,6 +179,7 @@ def maximum(x: Any, y: Any) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, a, b: g * _share(a, b, "lt"), lambda g, y, a, b: g * _share(b, a, "lt")),
     cpu=Lanewise("min", exact=True),
     accepts=NUMBERS,
     exact=Exact("max, min"),
@@ -187,6 +205,8 @@ def minimum(x: Any, y: Any) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, x: -g),
+    transpose=stretched(lambda ct, x: -ct),
     cpu=Lanewise("neg", exact=True),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
@@ -210,6 +230,7 @@ def neg(x: Any) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, x: g * OPS["sign"](x)),
     cpu=Lanewise("abs", exact=True),
     accepts=NUMBERS,
     exact=_ARITHMETIC,
@@ -234,6 +255,7 @@ def abs_(x: Any) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, x: g * y),
     cpu=Lanewise("exp"),
     accepts=FLOATS,
     exact=Exact("fp32"),
@@ -259,6 +281,7 @@ def exp(x: Any) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, x, **_: g / x),
     cpu=Lanewise("log"),
     accepts=FLOATS,
     exact=Exact("fp32"),
@@ -288,6 +311,7 @@ def log(x: Any, *, high_precision: bool | None = None) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, x: g * (0.5 / y)),
     cpu=Lanewise("sqrt"),
     accepts=FLOATS,
     exact=Exact("fp32"),
@@ -314,6 +338,7 @@ def sqrt(x: Any) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, x, **_: g * (-0.5 * (y / x))),
     cpu=Lanewise("rsqrt"),
     accepts=FLOATS,
     exact=Exact("fp32"),
@@ -342,6 +367,7 @@ def rsqrt(x: Any, *, high_precision: bool | None = None) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, x, **_: -(g * (y * y))),
     cpu=Lanewise("recip"),
     accepts=FLOATS,
     exact=Exact("fp32"),

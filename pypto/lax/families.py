@@ -20,6 +20,8 @@ from pypto.core.op import OPS, Exact, Labels, Moves, Native, No, Op, Pointwise, 
 from pypto.core.trace import aval_of, current_trace
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import per_example, pointwise
+from pypto.interpreters.rules import NO_FLOATS, NOT_LINEAR
 
 FLOATS = frozenset({dtypes.FP32, dtypes.FP16, dtypes.BF16})
 SIGNED = frozenset({dtypes.INT8, dtypes.INT16, dtypes.INT32, dtypes.INT64})
@@ -234,6 +236,11 @@ def literal(value: bool | int | float, dtype: DType) -> Any:
     return Literal(numerics.round_literal(value, dtype), scalar(dtype))
 
 
+def zero(x: Any) -> Any:
+    """The number 0 in the dtype of a value."""
+    return literal(0, aval_of(x).dtype)
+
+
 # ---- the decorators ----------------------------------------------------------------------------------------------
 
 
@@ -255,6 +262,13 @@ def elementwise_samples(arity: int, accepts: frozenset[DType], domain: tuple[flo
         ]
 
     return make
+
+
+def flowless(accepts: frozenset[DType], *, truth: bool = False) -> dict[str, Any]:
+    """The derivative slots of an op through which nothing flows; empty for one that takes floats and gives floats."""
+    if truth:
+        return {"jvp": No("a truth value has no derivative"), "transpose": NOT_LINEAR}
+    return {} if any(d.is_float for d in accepts) else {"jvp": NO_FLOATS, "transpose": NO_FLOATS}
 
 
 def elementwise(
@@ -317,7 +331,7 @@ def elementwise(
             exact=exact,
             golden=golden,
             pto=pto or No("it is emitted as its decomposition"),
-            **slots,
+            **{"batching": pointwise, **flowless(accepts, truth=mask), **slots},
         )
 
     return decorate
@@ -329,6 +343,7 @@ def movement(*, samples: Callable[[], list[Sample]], abstract: Callable[..., Any
     def decorate(body: Callable[..., Any]) -> Op:
         slots.setdefault("axes", Moves())
         slots.setdefault("unit", "move")
+        slots.setdefault("batching", per_example)
         return Op(
             name=body.__name__.rstrip("_"),
             abstract=abstract,
@@ -350,6 +365,7 @@ def computed(
     """An op outside the other families: everything is stated."""
 
     def decorate(body: Callable[..., Any]) -> Op:
+        slots.setdefault("batching", per_example)
         return Op(
             name=body.__name__.rstrip("_"),
             abstract=abstract,

@@ -9,15 +9,18 @@ lowest order first, and the rest fitted again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from pypto.core.op import Exact, Ulp
+from pypto.core.op import OPS, Exact, Ulp
+from pypto.interpreters.rules import by_operand
 from pypto.lax.compare import eq, gt, lt, select
 from pypto.lax.composite import composite
 from pypto.lax.elementwise import abs_, exp, log, maximum, minimum, neg, recip
 from pypto.lax.families import NUMBERS
 
+_ERF_SLOPE = 2 / math.sqrt(math.pi)
 # (expm1(x) - x) / x**2 for -0.29 < x < 0.41
 _EXPM1 = (0.5, 0.16666670143604279, 0.041666582226753235, 0.008332030847668648, 0.0013918736949563026, 0.00020942444098182023)
 # (tanh(x) / x - 1) / x**2 by x**2 < 0.4
@@ -72,7 +75,7 @@ def exact_sum(a: Any, b: Any) -> tuple[Any, Any]:
     return s, (a - (s - t)) + (b - t)
 
 
-@composite(exact=Exact("composites"), golden="jax.lax.square", accepts=NUMBERS)
+@composite(jvp=by_operand(lambda g, y, x: g * (x + x)), exact=Exact("composites"), golden="jax.lax.square", accepts=NUMBERS)
 def square(x: Any) -> Any:
     """x * x.
 
@@ -88,7 +91,7 @@ def square(x: Any) -> Any:
     return x * x
 
 
-@composite(exact=Ulp(1.5), golden="jax.lax.expm1", domain=(-2, 2))
+@composite(jvp=by_operand(lambda g, y, x: g * (y + 1.0)), exact=Ulp(1.5), golden="jax.lax.expm1", domain=(-2, 2))
 def expm1(x: Any) -> Any:
     """exp(x) - 1 without cancellation near 0.
 
@@ -107,7 +110,7 @@ def expm1(x: Any) -> Any:
     return select(lt(x, -0.2876821), large, select(gt(x, 0.4054651), large, small))
 
 
-@composite(exact=Ulp(1.5), golden="jax.lax.log1p", domain=(-0.9, 4))
+@composite(jvp=by_operand(lambda g, y, x: g / (x + 1.0)), exact=Ulp(1.5), golden="jax.lax.log1p", domain=(-0.9, 4))
 def log1p(x: Any) -> Any:
     """log(1 + x) without cancellation near 0.
 
@@ -127,7 +130,7 @@ def log1p(x: Any) -> Any:
     return select(eq(u, 1.0), x, log(u) + select(eq(lost, lost), lost, 0.0))
 
 
-@composite(exact=Ulp(1.5), golden="jax.lax.tanh")
+@composite(jvp=by_operand(lambda g, y, x: g * (1.0 - y * y)), exact=Ulp(1.5), golden="jax.lax.tanh")
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent.
 
@@ -147,7 +150,7 @@ def tanh(x: Any) -> Any:
     return select(lt(a, 0.625), small, select(lt(x, 0.0), neg(large), large))
 
 
-@composite(exact=Ulp(2), golden="jax.lax.logistic")
+@composite(jvp=by_operand(lambda g, y, x: g * (y * (1.0 - y))), exact=Ulp(2), golden="jax.lax.logistic")
 def logistic(x: Any) -> Any:
     """The sigmoid 1 / (1 + exp(-x)).
 
@@ -167,7 +170,7 @@ def logistic(x: Any) -> Any:
     return quotient - quotient * ((e - (d - 1.0)) / d)
 
 
-@composite(exact=Ulp(1.5), golden="jax.lax.erf")
+@composite(jvp=by_operand(lambda g, y, x: g * (_ERF_SLOPE * exp(neg(x * x)))), exact=Ulp(1.5), golden="jax.lax.erf")
 def erf(x: Any) -> Any:
     """The error function.
 
@@ -187,7 +190,7 @@ def erf(x: Any) -> Any:
     return select(lt(a, 0.92), small, select(lt(x, 0.0), neg(large), large))
 
 
-@composite(exact=Ulp(5), golden="jax.lax.erfc")
+@composite(jvp=by_operand(lambda g, y, x: -(g * (_ERF_SLOPE * exp(neg(x * x))))), exact=Ulp(5), golden="jax.lax.erfc")
 def erfc(x: Any) -> Any:
     """1 - erf(x) without cancellation for large x.
 
@@ -212,7 +215,7 @@ def erfc(x: Any) -> Any:
     return select(lt(x, 0.5), 1.0 - erf(x), large)
 
 
-@composite(exact=Ulp(2), golden="jax.nn.softplus")
+@composite(jvp=by_operand(lambda g, y, x: g * OPS["logistic"](x)), exact=Ulp(2), golden="jax.nn.softplus")
 def softplus(x: Any) -> Any:
     """log(1 + exp(x)).
 
@@ -228,7 +231,17 @@ def softplus(x: Any) -> Any:
     return maximum(x, 0.0) + log1p(exp(neg(abs_(x))))
 
 
-@composite(exact=Ulp(2), golden="jax.numpy.logaddexp", domain=(0, 4))
+def _part(x: Any, y: Any) -> Any:
+    """exp(x - y), the part of x in a sum of exponentials whose logarithm is y."""
+    return select(eq(x, y), y * 0.0 + 1.0, exp(x - y))
+
+
+@composite(
+    jvp=by_operand(lambda g, y, a, b: g * _part(a, y), lambda g, y, a, b: g * _part(b, y)),
+    exact=Ulp(2),
+    golden="jax.numpy.logaddexp",
+    domain=(0, 4),
+)
 def logaddexp(x: Any, y: Any) -> Any:
     """log(exp(x) + exp(y)) without overflow.
 

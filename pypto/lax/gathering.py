@@ -13,12 +13,15 @@ import numpy as np
 
 from pypto import dtypes
 from pypto.core.avals import Aval, TileAval, Valid
-from pypto.core.op import Exact, Fault, Native, Whole, outside
+from pypto.core.op import Exact, Fault, Native, No, Whole, outside
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import axis_option
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import linear, pullback
 from pypto.lax.compare import COMPARISONS
 from pypto.lax.families import Sample, check_accepts, computed, movement, result_aval, sample_indices, sample_values
+from pypto.lax.placed_rules import along_transpose, flat_transpose
 
 GATHERED = frozenset({dtypes.FP16, dtypes.FP32, dtypes.INT16, dtypes.INT32})
 """What the gather unit takes."""
@@ -123,6 +126,9 @@ def _along_faults(x: np.ndarray, index: np.ndarray, *, axis: int) -> Fault:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(along_transpose),
+    batching=axis_option("axis"),
     cpu=Tilewise("gathering.ALONG"),
     samples=index_samples(lambda x, i: ((x, sample_indices((x.shape[0], 3), x.shape[1], i)), {"axis": 1})),
     abstract=_gather_along_aval,
@@ -169,6 +175,8 @@ def _gather_flat_aval(x: Aval, index: Aval) -> Aval:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(flat_transpose),
     cpu=Tilewise("gathering.FLAT"),
     samples=index_samples(lambda x, i: ((x, sample_indices((2, 3), x.size, i)), {})),
     abstract=_gather_flat_aval,
@@ -237,6 +245,7 @@ def _compare_samples() -> list[Sample]:
 
 
 @computed(
+    jvp=No("columns and counts are integers"),
     cpu=Tilewise("gathering.COMPARE"),
     samples=_compare_samples,
     abstract=_compare_aval,
@@ -326,6 +335,7 @@ def _gatherb_samples() -> list[Sample]:
 
 
 @movement(
+    jvp=No("bytes of one dtype read as another have no derivative; gather_flat has one"),
     cpu=Tilewise("gathering.BLOCKS"),
     samples=_gatherb_samples,
     abstract=_gatherb_aval,

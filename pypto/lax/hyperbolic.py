@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pypto.core.op import Ulp
+from pypto.core.op import OPS, Ulp
+from pypto.interpreters.rules import by_operand
 from pypto.lax.compare import eq, gt, lt, select
 from pypto.lax.composite import composite
 from pypto.lax.elementwise import abs_, exp, log, neg, sqrt
@@ -30,7 +31,7 @@ def _signed(x: Any, magnitude: Any) -> Any:
     return select(eq(x, 0.0), x, select(lt(x, 0.0), neg(magnitude), magnitude))
 
 
-@composite(exact=Ulp(2), golden="jax.lax.sinh")
+@composite(jvp=by_operand(lambda g, y, x: g * OPS["cosh"](x)), exact=Ulp(2), golden="jax.lax.sinh")
 def sinh(x: Any) -> Any:
     """The hyperbolic sine, (exp(x) - exp(-x)) / 2.
 
@@ -51,7 +52,7 @@ def sinh(x: Any) -> Any:
     return _signed(x, select(lt(a, 1.0), small, large))
 
 
-@composite(exact=Ulp(2), golden="jax.lax.cosh")
+@composite(jvp=by_operand(lambda g, y, x: g * OPS["sinh"](x)), exact=Ulp(2), golden="jax.lax.cosh")
 def cosh(x: Any) -> Any:
     """The hyperbolic cosine, (exp(x) + exp(-x)) / 2.
 
@@ -69,7 +70,7 @@ def cosh(x: Any) -> Any:
     return select(gt(a, _LARGE), (h * 0.5) * h, e * 0.5 + 0.5 / e)
 
 
-@composite(exact=Ulp(2), golden="jax.lax.asinh")
+@composite(jvp=by_operand(lambda g, y, x: g * OPS["rsqrt"](x * x + 1.0)), exact=Ulp(2), golden="jax.lax.asinh")
 def asinh(x: Any) -> Any:
     """The inverse hyperbolic sine, log(x + sqrt(x**2 + 1)).
 
@@ -89,7 +90,7 @@ def asinh(x: Any) -> Any:
     return _signed(x, select(lt(a, 0.5), small, select(gt(a, _FAR), log(a) + _LN2, usual)))
 
 
-@composite(exact=Ulp(2), golden="jax.lax.acosh", domain=(1, 8))
+@composite(jvp=by_operand(lambda g, y, x: g * OPS["rsqrt"]((x - 1.0) * (x + 1.0))), exact=Ulp(2), golden="jax.lax.acosh", domain=(1, 8))
 def acosh(x: Any) -> Any:
     """The inverse hyperbolic cosine, log(x + sqrt(x**2 - 1)).
 
@@ -110,7 +111,7 @@ def acosh(x: Any) -> Any:
     return select(lt(x, 1.0), float("nan"), select(lt(t, 0.5), near, select(gt(x, _FAR), log(x) + _LN2, usual)))
 
 
-@composite(exact=Ulp(2), golden="jax.lax.atanh", domain=(-1, 1))
+@composite(jvp=by_operand(lambda g, y, x: g / ((1.0 - x) * (1.0 + x))), exact=Ulp(2), golden="jax.lax.atanh", domain=(-1, 1))
 def atanh(x: Any) -> Any:
     """The inverse hyperbolic tangent, log((1 + x) / (1 - x)) / 2.
 

@@ -11,18 +11,67 @@ from typing import Any
 import numpy as np
 
 from pypto.core.array import Array
-from pypto.core.avals import Aval
-from pypto.core.op import No
+from pypto.core.avals import ArrayAval, Aval
+from pypto.core.op import OPS, No, Op
 from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import Batched, axis_option, per_example, repeated, with_params
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import linear, pullback
+from pypto.interpreters.tangents import Undefined, apply, zeros
 from pypto.lax.axes import expand_dims, shape_of, squeeze
-from pypto.lax.families import Sample, as_dtype, movement, result_aval
+from pypto.lax.families import Sample, as_dtype, literal, movement, result_aval
 from pypto.lax.reduction import normal_axes, normal_axis
 from pypto.lax.shape import reshape
 
 _PTO = No("the array tiler turns it into loads and stores of windows")
 _X = np.linspace(-4, 4, 20, dtype=np.float32).reshape(4, 5)
+
+
+# ---- how examples and cotangents go through ----------------------------------------------------------------------
+
+
+def _window_with_examples(rank: int, *, start_indices: Any, limit_indices: Any, strides: Any, size: int) -> dict[str, Any]:
+    return {"start_indices": (0, *start_indices), "limit_indices": (size, *limit_indices), "strides": (1, *strides)}
+
+
+def _window_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    """Elements go back between zeros."""
+    config = []
+    for start, step, extent, taken in zip(start_indices, strides, x.shape, aval_of(ct).static_shape, strict=True):
+        spread = max(taken + (taken - 1) * (step - 1), 0)
+        config.append((start, extent - start - spread, step - 1) if taken else (extent, 0, 0))
+    return pad(ct, literal(0, ct.dtype), padding_config=config)
+
+
+def _dynamic_batching(op: Op, size: int, operands: Sequence[Any], batched: Sequence[bool], params: dict[str, Any]) -> Batched:
+    """The same window of all examples; windows at places of their own are taken one by one."""
+    count = len(params["allow_negative_indices"])
+    arrays, starts = operands[: len(operands) - count], operands[len(operands) - count :]
+    if any(batched[len(arrays) :]):
+        return per_example(op, size, operands, batched, params)
+    sizes = {"slice_sizes": (size, *params["slice_sizes"])} if "slice_sizes" in params else {}
+    given = [x if b else repeated(x, size) for x, b in zip(arrays, batched, strict=False)]
+    options = {**sizes, "allow_negative_indices": (True, *params["allow_negative_indices"])}
+    return apply(op, [*given, np.int32(0), *starts], options), [True]
+
+
+def _dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, allow_negative_indices: Any, **_: Any) -> Any:
+    return dynamic_update_slice_(zeros(x.aval), ct, *starts, allow_negative_indices=allow_negative_indices)
+
+
+def _dynamic_update_transpose(ct: Any, x: Any, update: Any, *starts: Any, allow_negative_indices: Any) -> tuple[Any, ...]:
+    sizes, options = aval_of(update).static_shape, {"allow_negative_indices": allow_negative_indices}
+    rest = dynamic_update_slice_(ct, zeros(ArrayAval(sizes, ct.dtype)), *starts, **options)
+    return rest, dynamic_slice_(ct, *starts, slice_sizes=sizes, **options)
+
+
+def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> tuple[Any, ...]:
+    """Elements come back from between the padding; the padding value gets what is left."""
+    spread = pad(ct, literal(0, ct.dtype), padding_config=[(-low, -high, 0) for low, high, _ in padding_config])
+    shape = aval_of(spread).static_shape
+    own = strided_slice(spread, start_indices=(0,) * len(shape), limit_indices=shape, strides=tuple(i + 1 for _, _, i in padding_config))
+    return own, ct.sum() - own.sum() if isinstance(value, Undefined) else None
 
 
 # ---- static windows ----------------------------------------------------------------------------------------------
@@ -44,6 +93,9 @@ def _window_aval(x: Aval, *, start_indices: tuple[int, ...], limit_indices: tupl
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(_window_transpose),
+    batching=with_params(_window_with_examples),
     cpu=Tilewise("windows.STRIDED"),
     samples=lambda: [((_X,), {"start_indices": (1, 0), "limit_indices": (4, 5), "strides": s}) for s in ((1, 1), (1, 2), (3, 1))],
     abstract=_window_aval,
@@ -134,6 +186,9 @@ def _dynamic_slice_aval(x: Aval, *starts: Aval, slice_sizes: tuple[int, ...], al
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(_dynamic_slice_transpose),
+    batching=_dynamic_batching,
     cpu=Tilewise("windows.DYNAMIC"),
     samples=lambda: [
         ((_X, np.int32(a), np.int32(b)), {"slice_sizes": (2, 3), "allow_negative_indices": n})
@@ -185,6 +240,9 @@ def _dynamic_update_aval(x: Aval, update: Aval, *starts: Aval, allow_negative_in
 
 
 @movement(
+    jvp=linear(0, 1),
+    transpose=pullback(_dynamic_update_transpose),
+    batching=_dynamic_batching,
     cpu=Tilewise("windows.DYNAMIC_UPDATE"),
     samples=lambda: [
         ((_X, -_X[:2, :3], np.int32(a), np.int32(b)), {"allow_negative_indices": n})
@@ -273,6 +331,9 @@ def _prepare_pad(op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @movement(
+    jvp=linear(0, 1),
+    transpose=pullback(_pad_transpose),
+    batching=with_params(lambda rank, *, padding_config, size: {"padding_config": ((0, 0, 0), *padding_config)}, 0),
     cpu=Tilewise("windows.PAD"),
     samples=_pad_samples,
     abstract=_pad_aval,
@@ -306,6 +367,9 @@ def pad(operand: Any, padding_value: Any, *, padding_config: Any) -> Any:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x, *, dimensions: OPS["rev"](ct, dimensions=dimensions)),
+    batching=axis_option("dimensions"),
     cpu=Tilewise("windows.REV"),
     samples=lambda: [((_X,), {"dimensions": d}) for d in ((0,), (1,), (0, 1), ())],
     abstract=lambda x, *, dimensions: result_aval("rev", [x], x.shape, x.dtype),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pypto.core.op import Ulp
+from pypto.interpreters.rules import by_operand
 from pypto.lax.compare import eq, lt, select
 from pypto.lax.composite import composite
-from pypto.lax.elementwise import abs_, log, mul, neg, sqrt
+from pypto.lax.elementwise import abs_, exp, log, mul, neg, sqrt
 from pypto.lax.functions import horner
 
 # erfinv(x) / x by w - 2.5 and by sqrt(w) - 3, where w = -log(1 - x**2) is below 5 and above (Giles, 2010)
@@ -19,7 +21,9 @@ _TAIL = (
 )  # fmt: skip
 
 
-@composite(exact=Ulp(4), golden="jax.lax.erf_inv", domain=(-1, 1))
+@composite(
+    jvp=by_operand(lambda g, y, x: g * (exp(y * y) * (0.5 * math.sqrt(math.pi)))), exact=Ulp(4), golden="jax.lax.erf_inv", domain=(-1, 1)
+)
 def erf_inv(x: Any) -> Any:
     """The number whose error function is x.
 

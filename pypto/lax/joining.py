@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from pypto.core.avals import TENSOR, TILE, ArrayAval, Aval, TileAval, Valid
-from pypto.core.op import Native
+from pypto.core.op import OPS, Native
+from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import axis_option
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import linear, pullback
 from pypto.lax.families import movement
 
 _X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(3, 4)
@@ -49,7 +52,22 @@ def _concatenate_valid(*valids: Valid, axis: int) -> Valid:
     return tuple(extents)
 
 
+def _parts(ct: Any, *xs: Any, axis: int) -> tuple[Any, ...]:
+    """Each operand's part of a cotangent."""
+    made, low = [], 0
+    for x in xs:
+        shape = aval_of(x).static_shape
+        starts = tuple(low if i == axis else 0 for i in range(len(shape)))
+        limits = tuple(low + d if i == axis else d for i, d in enumerate(shape))
+        made.append(OPS["strided_slice"](ct, start_indices=starts, limit_indices=limits, strides=(1,) * len(shape)))
+        low += shape[axis]
+    return tuple(made)
+
+
 @movement(
+    jvp=linear(),
+    transpose=pullback(_parts),
+    batching=axis_option("axis"),
     cpu=Tilewise("moves.CONCATENATE"),
     samples=lambda: [((_X, _X + 1), {"axis": 1}), ((_X, _X), {"axis": 0})],
     abstract=_concatenate_aval,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from pypto.core.avals import Aval, Valid
-from pypto.core.op import Native
+from pypto.core.op import OPS, Native, Op
+from pypto.core.trace import aval_of
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import with_params
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import Pair, linear, pullback, refuse
+from pypto.interpreters.tangents import apply, zeros
 from pypto.lax.families import Sample, check_accepts, movement, result_aval, sample_values
 from pypto.lax.gathering import GATHERED, valid_of
 from pypto.lax.scattering import SCATTERED, check_source
@@ -33,6 +38,25 @@ def lanes(name: str, pattern: int) -> tuple[int, int]:
 def taken(n: int, first: int, stride: int) -> int:
     """How many of n leading columns a pattern selects."""
     return max(0, -(-(n - first) // stride))
+
+
+def _gather_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
+    outs = apply(op, primals, params)
+    if params["dtype"] is not aval_of(tangents[0]).dtype:
+        raise refuse(op, "x", "bits of one dtype read as another have no derivative")
+    return outs, apply(op, tangents, params)
+
+
+def _gather_transpose(ct: Any, x: Any, *, pattern: int, dtype: DType) -> Any:
+    return scatter_mask(zeros(x.aval), ct, pattern=pattern)
+
+
+def _scatter_transpose(ct: Any, x: Any, source: Any, *, pattern: int) -> tuple[Any, Any]:
+    first, stride = PATTERNS[pattern]
+    shape = aval_of(ct).static_shape
+    starts = (*(0 for _ in shape[:-1]), first)
+    lanes = OPS["strided_slice"](ct, start_indices=starts, limit_indices=shape, strides=(*(1 for _ in shape[:-1]), stride))
+    return scatter_mask(ct, zeros(aval_of(lanes)), pattern=pattern), lanes
 
 
 def _gather_mask_aval(x: Aval, *, pattern: int, dtype: DType) -> Aval:
@@ -67,6 +91,9 @@ def _gather_samples() -> list[Sample]:
 
 
 @movement(
+    jvp=_gather_jvp,
+    transpose=pullback(_gather_transpose),
+    batching=with_params(lambda rank, **_: {}),
     cpu=Tilewise("gathering.PACKED", uses=PATTERNS),
     samples=_gather_samples,
     abstract=_gather_mask_aval,
@@ -117,6 +144,9 @@ def _scatter_samples() -> list[Sample]:
 
 
 @movement(
+    jvp=linear(0, 1),
+    transpose=pullback(_scatter_transpose),
+    batching=with_params(lambda rank, **_: {}),
     cpu=Tilewise("gathering.SPREAD", uses=PATTERNS),
     samples=_scatter_samples,
     abstract=_scatter_mask_aval,

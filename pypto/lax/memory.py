@@ -20,6 +20,8 @@ from pypto.errors import InternalError, ShapeError
 from pypto.lax.shape import reshape_valid
 from pypto.platform import Space
 
+DISCHARGED = No("kernels become array programs before they are differentiated, and loops over examples when they are batched")
+
 
 def structural(*, abstract: Callable[..., Any], unit: str = "control", **slots: Any) -> Callable[[Callable[..., Any]], Op]:
     """An op the executors know by name."""
@@ -41,7 +43,7 @@ def structural(*, abstract: Callable[..., Any], unit: str = "control", **slots: 
             signature=inspect.signature(body),
             unit=unit,
             exact=Exact("movement"),
-            **slots,
+            **{"jvp": DISCHARGED, "transpose": DISCHARGED, "batching": DISCHARGED, **slots},
         )
 
     return decorate

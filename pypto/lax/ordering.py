@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from pypto import dtypes
 from pypto.core.avals import Aval, Valid
-from pypto.core.op import Exact, No, Whole
+from pypto.core.op import OPS, Exact, No, Op, Whole
+from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import axis_option
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import Pair
+from pypto.interpreters.tangents import Zero, apply
 from pypto.lax.axes import shape_of
 from pypto.lax.creation import broadcasted_iota
 from pypto.lax.families import FLOATS, INTEGERS, Sample, check_accepts, computed, result_aval, sample_values
 from pypto.lax.gathering import valid_of
+from pypto.lax.numbering import GatherDimensionNumbers
 from pypto.lax.reduction import normal_axis
 
 ORDERED = FLOATS | INTEGERS | {dtypes.BOOL}
@@ -48,7 +54,26 @@ def _sort_samples() -> list[Sample]:
     return made
 
 
+def along(x: Any, order: Any, axis: int) -> Any:
+    """x[.., order[i], ..]: elements in another order along one axis."""
+    rank = len(shape_of(x))
+    others = tuple(i for i in range(rank) if i != axis)
+    numbers = GatherDimensionNumbers((), (axis,), (axis,), others, others)
+    index = OPS["reshape"](order, shape=(*shape_of(order), 1))
+    return OPS["gather"](x, index, dimension_numbers=numbers, slice_sizes=(1,) * rank, mode="clip")
+
+
+def _sort_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
+    """Tangents move with their elements: the permutation comes from numbers that are sorted along."""
+    axis = params["dimension"]
+    shape = shape_of(primals[0])
+    *outs, order = apply(op, [*primals, broadcasted_iota(dtypes.INT32, shape, axis)], params)
+    return outs, [t if isinstance(t, Zero) else along(t, order, axis) for t in tangents]
+
+
 @computed(
+    jvp=_sort_jvp,
+    batching=axis_option("dimension"),
     cpu=Tilewise("sorting.SORT"),
     samples=_sort_samples,
     abstract=_sort_aval,
@@ -148,7 +173,14 @@ def _top_samples() -> list[Sample]:
     return made
 
 
+def _top_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
+    values, order = apply(op, primals, params)
+    return [values, order], [along(tangents[0], order, params["axis"]), Zero(aval_of(order))]
+
+
 @computed(
+    jvp=_top_jvp,
+    batching=axis_option("axis"),
     cpu=Tilewise("sorting.TOP_K"),
     samples=_top_samples,
     abstract=_top_aval,

@@ -10,10 +10,13 @@ import numpy as np
 
 from pypto import dtypes
 from pypto.core.avals import ArrayAval, Aval, TileAval
-from pypto.core.op import Native
+from pypto.core.op import OPS, Native, No, Op
+from pypto.core.trace import aval_of
 from pypto.dtypes import DTYPES, dtype_of
 from pypto.errors import ShapeError
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import Pair, pullback
+from pypto.interpreters.tangents import apply
 from pypto.lax.families import movement, sample_values
 
 PADS = ("zero", "max", "min")
@@ -51,7 +54,23 @@ def _fillpad_aval(x: Aval, *, pad: str, valid: Any = None) -> Aval:
     return replace(x, valid=None) if isinstance(x, TileAval) else x
 
 
+def _fill_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
+    """What is filled in does not depend on anything: its tangent is zero."""
+    return apply(op, primals, params), apply(op, tangents, {**params, "pad": "zero"})
+
+
+def _expand_transpose(ct: Any, x: Any, *, valid: Any, **_: Any) -> Any:
+    shape = aval_of(x).static_shape
+    window = OPS["strided_slice"](ct, start_indices=(0,) * len(shape), limit_indices=shape, strides=(1,) * len(shape))
+    return fillpad(window, pad="zero", valid=valid)
+
+
+_TILES = No("only tiles have a valid region; kernels become array programs, which have none, before they are transformed")
+
+
 @movement(
+    jvp=_fill_jvp,
+    transpose=pullback(lambda ct, x, *, valid, **_: OPS["fillpad"](ct, pad="zero", valid=valid)),
     cpu=Tilewise("moves.FILLPAD"),
     samples=lambda: [
         ((sample_values(d, (3, 4)),), {"pad": p, "valid": (2, 3)})
@@ -91,6 +110,8 @@ def _expand_aval(x: Aval, *, shape: tuple[int, ...], pad: str, valid: Any = None
 
 
 @movement(
+    jvp=_fill_jvp,
+    transpose=pullback(_expand_transpose),
     cpu=Tilewise("making.EXPAND"),
     samples=lambda: [((_X,), {"shape": (4, 8), "pad": p, "valid": (2, 3)}) for p in PADS],
     abstract=_expand_aval,
@@ -138,6 +159,9 @@ def _validshape_valid(x: Any, *extents: Any, known: Any, old: tuple[int, ...]) -
 
 
 @movement(
+    jvp=_TILES,
+    transpose=_TILES,
+    batching=_TILES,
     cpu=Tilewise("moves.SET_VALIDSHAPE"),
     samples=list,
     abstract=_validshape_aval,

@@ -12,7 +12,10 @@ from pypto import dtypes, numerics
 from pypto.core.avals import Aval, TileAval, Valid
 from pypto.core.op import Exact, Native, Op, Pointwise
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import with_params
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import Pair
+from pypto.lax.elementwise import add, maximum, minimum, mul
 from pypto.lax.families import (
     A3_ARITHMETIC,
     A5_ALL,
@@ -46,7 +49,16 @@ def _taint(taints: Sequence[Any], arrays: Sequence[np.ndarray], params: dict[str
     return result
 
 
-def _part(mnemonic: str, combine: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[Callable[..., Any]], Op]:
+def _like(whole: Op) -> Callable[..., Pair]:
+    """The jvp rule: of arrays every element is valid, and there the op is another one."""
+
+    def jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
+        return whole.jvp(whole, primals, tangents, params)
+
+    return jvp
+
+
+def _part(mnemonic: str, combine: Callable[[np.ndarray, np.ndarray], np.ndarray], jvp: Any) -> Callable[[Callable[..., Any]], Op]:
     """An op on the union of two valid regions. The meaning sees each operand cropped to its own."""
 
     def decorate(body: Callable[..., Any]) -> Op:
@@ -79,6 +91,8 @@ def _part(mnemonic: str, combine: Callable[[np.ndarray, np.ndarray], np.ndarray]
             module=body.__module__,
             signature=inspect.signature(body),
             prepare=unify,
+            jvp=jvp,
+            batching=with_params(lambda rank, **_: {}),
             crops=True,
             taint=_taint,
             accepts=_ACCEPTS,
@@ -91,7 +105,7 @@ def _part(mnemonic: str, combine: Callable[[np.ndarray, np.ndarray], np.ndarray]
     return decorate
 
 
-@_part("pto.tpartadd", numerics.add)
+@_part("pto.tpartadd", numerics.add, _like(add))
 def part_add(x: Any, y: Any) -> Any:
     """Add where both tiles are valid, copy where one is.
 
@@ -110,7 +124,7 @@ def part_add(x: Any, y: Any) -> Any:
     """
 
 
-@_part("pto.tpartmul", numerics.mul)
+@_part("pto.tpartmul", numerics.mul, _like(mul))
 def part_mul(x: Any, y: Any) -> Any:
     """Multiply where both tiles are valid, copy where one is.
 
@@ -129,7 +143,7 @@ def part_mul(x: Any, y: Any) -> Any:
     """
 
 
-@_part("pto.tpartmax", numerics.maximum)
+@_part("pto.tpartmax", numerics.maximum, _like(maximum))
 def part_max(x: Any, y: Any) -> Any:
     """The larger one where both tiles are valid, a copy where one is.
 
@@ -148,7 +162,7 @@ def part_max(x: Any, y: Any) -> Any:
     """
 
 
-@_part("pto.tpartmin", numerics.minimum)
+@_part("pto.tpartmin", numerics.minimum, _like(minimum))
 def part_min(x: Any, y: Any) -> Any:
     """The smaller one where both tiles are valid, a copy where one is.
 

@@ -9,10 +9,13 @@ import numpy as np
 
 from pypto import dtypes
 from pypto.core.avals import TILE, ArrayAval, Aval, TileAval
-from pypto.core.op import Native, No
+from pypto.core.op import OPS, Native, No
 from pypto.dtypes import DTYPES, DType, dtype_of
 from pypto.errors import MemorySpaceError, ShapeError
+from pypto.interpreters.batching import with_params
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import linear, pullback
+from pypto.interpreters.tangents import zeros
 from pypto.lax.families import movement, sample_values
 from pypto.lax.shape import check_window, moved, reshape
 from pypto.platform import Space
@@ -96,6 +99,7 @@ def _reinterpret_samples() -> list[Any]:
 
 
 @movement(
+    jvp=No("bits of one dtype read as another have no derivative"),
     cpu=Tilewise("making.REINTERPRET"),
     samples=_reinterpret_samples,
     abstract=lambda x, *, dtype, source=None: _reinterpret_aval(x, dtype=dtype),
@@ -142,6 +146,9 @@ def _swapped(extents: Any) -> Any:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x: OPS["relayout"](ct)),
+    batching=with_params(lambda rank, size: {}),
     cpu=Tilewise("making.RELAYOUT"),
     samples=lambda: [((_X,), {}), ((_X[:1],), {})],
     abstract=lambda x: moved(x, _swapped(x.shape), _swapped(x.valid) if isinstance(x, TileAval) and x.valid else None),
@@ -185,6 +192,8 @@ def _extract_aval(x: Aval, row: Aval, column: Aval, *, sizes: tuple[int, ...], s
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x, row, column, *, sizes, **_: OPS["update"](zeros(x.aval), ct, row, column, sizes=sizes)),
     cpu=Tilewise("making.EXTRACT"),
     samples=lambda: [((_X, np.int32(1), np.int32(4)), {"sizes": (2, 4), "space": Space.LEFT})],
     abstract=_extract_aval,
@@ -217,6 +226,9 @@ def _move_aval(x: Aval, *, space: Space, blayout: str | None, slayout: str | Non
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x, **_: ct),
+    batching=with_params(lambda rank, **_: {}),
     cpu=Tilewise("making.MOVE"),
     samples=lambda: [((_X,), {"space": Space.MAT, "blayout": None, "slayout": None})],
     abstract=_move_aval,

@@ -12,15 +12,17 @@ from typing import Any
 
 from pypto import dtypes
 from pypto.core.avals import Aval
-from pypto.core.op import Exact, Ulp
+from pypto.core.op import OPS, Exact, Ulp
 from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
+from pypto.interpreters.rules import by_operand
+from pypto.interpreters.tangents import Zero
 from pypto.lax.bitwise import shl
 from pypto.lax.compare import eq, gt, lt, select
 from pypto.lax.composite import composite
 from pypto.lax.convert import convert
 from pypto.lax.elementwise import abs_, exp, log, maximum, minimum, neg, recip
-from pypto.lax.families import NUMBERS, literal, sample_values
+from pypto.lax.families import NUMBERS, literal, sample_values, zero
 from pypto.lax.functions import exact_sum, horner
 from pypto.lax.rounding import whole
 
@@ -66,7 +68,7 @@ def split(x: Any, logarithm: Any) -> tuple[Any, Any]:
     return k, scaled(x, neg(k))
 
 
-@composite(exact=Ulp(1), golden="jax.lax.exp2", domain=(-10, 10))
+@composite(jvp=by_operand(lambda g, y, x: g * (y * _LN2)), exact=Ulp(1), golden="jax.lax.exp2", domain=(-10, 10))
 def exp2(x: Any) -> Any:
     """2 to the power of each element.
 
@@ -85,7 +87,7 @@ def exp2(x: Any) -> Any:
     return scaled(exp((x - k) * _LN2), k)
 
 
-@composite(exact=Ulp(1.3), golden="jax.numpy.log2", domain=(0.01, 10))
+@composite(jvp=by_operand(lambda g, y, x: g * (_LOG2_E / x)), exact=Ulp(1.3), golden="jax.numpy.log2", domain=(0.01, 10))
 def log2(x: Any) -> Any:
     """The logarithm to base 2.
 
@@ -123,7 +125,14 @@ def _integer_pow_samples() -> list[Any]:
     ]
 
 
-@composite(exact=Exact("composites"), golden="jax.lax.integer_pow", accepts=NUMBERS, options=_exponent, samples=_integer_pow_samples)
+@composite(
+    jvp=by_operand(lambda g, y_, x, *, y: g * (OPS["integer_pow"](x, y=y - 1) * float(y)) if y else Zero(aval_of(y_))),
+    exact=Exact("composites"),
+    golden="jax.lax.integer_pow",
+    accepts=NUMBERS,
+    options=_exponent,
+    samples=_integer_pow_samples,
+)
 def integer_pow(x: Any, *, y: int) -> Any:
     """x to a constant whole power, by repeated squaring.
 
@@ -153,7 +162,18 @@ def integer_pow(x: Any, *, y: int) -> Any:
     return recip(result) if y < 0 else result
 
 
-@composite(exact=Ulp(1), golden="jax.lax.pow", domain=(0.1, 4))
+def _pow_in_base(x: Any, y: Any) -> Any:
+    """y * x**(y - 1), which is 0 for y = 0 whatever x is."""
+    flat = eq(y, 0.0)
+    return select(flat, zero(x), y * pow_(x, select(flat, literal(1, aval_of(y).dtype), y - 1.0)))
+
+
+@composite(
+    jvp=by_operand(lambda g, z, x, y: g * _pow_in_base(x, y), lambda g, z, x, y: g * (log(select(eq(x, 0.0), 1.0, x)) * z)),
+    exact=Ulp(1),
+    golden="jax.lax.pow",
+    domain=(0.1, 4),
+)
 def pow_(x: Any, y: Any) -> Any:
     """x to the power y; `lax.pow` is the spelling for users.
 
@@ -198,7 +218,7 @@ def pow(x: Any, y: Any) -> Any:
     return pow_(x, y)
 
 
-@composite(exact=Ulp(1.5), golden="jax.lax.cbrt")
+@composite(jvp=by_operand(lambda g, y, x: g * (y / (x * 3.0))), exact=Ulp(1.5), golden="jax.lax.cbrt")
 def cbrt(x: Any) -> Any:
     """The cube root, of negative numbers too.
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from pypto import dtypes, numerics
+from pypto.core.array import Array
 from pypto.core.avals import ArrayAval, Aval, TileAval
-from pypto.core.op import Exact, Labels, Native, No, Op
+from pypto.core.op import OPS, Exact, Labels, Native, No, Op
+from pypto.core.trace import aval_of
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import axis_option
 from pypto.interpreters.cpu.rules import Tilewise
-from pypto.lax.families import A5_ALL, INTEGERS, NUMBERS, check_accepts, chips, letters, sample_values
+from pypto.interpreters.rules import by_operand, linear, pullback
+from pypto.lax.families import A5_ALL, INTEGERS, NUMBERS, check_accepts, chips, flowless, letters, sample_values
 
 LANES64 = "lanes64"
 ASCENDING = "ascending"
@@ -79,6 +84,7 @@ def reduction(
     golden: str | None = None,
     on: dict[str, frozenset[DType]] | None = None,
     on_columns: dict[str, frozenset[DType]] | None = None,
+    **rules: Any,
 ) -> Callable[[Callable[..., Any]], Op]:
     """A reduction over any axes. The body reduces the last axis of [..., n] to [..., 1]; with a parameter `order`, in that order."""
 
@@ -138,9 +144,57 @@ def reduction(
             pto=pto,
             cpu=cpu,
             golden=golden,
+            batching=axis_option("axes"),
+            **{**flowless(accepts), **rules},
         )
 
     return decorate
+
+
+def _stands(x: Any, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of x with extent 1 in the reduced axes."""
+    return reduced(aval_of(x).static_shape, axes, keepdims=True)
+
+
+def _spread(ct: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    """What belongs to a result, for every element that went into it."""
+    standing = OPS["reshape"](ct, shape=_stands(x, axes))
+    return OPS["broadcast"](standing, shape=aval_of(x).static_shape)
+
+
+def _extreme_part(g: Any, y: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """The tangents of the elements that are the extreme, in equal parts; they are counted in FP32, whatever the dtype."""
+    there = OPS["convert"](OPS["eq"](x, _spread(y, x, axes)), dtype=dtypes.FP32)
+    count = reduce_sum(there, axes=axes, keepdims=True)
+    return reduce_sum(g * OPS["convert"](there / count, dtype=g.dtype), axes=axes, keepdims=keepdims)
+
+
+def _product_part(g: Any, y: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool, order: str) -> Any:
+    """Every tangent times the product of the other elements: of those before it and of those after it."""
+    shape = aval_of(x).static_shape
+    kept = tuple(i for i in range(len(shape)) if i not in axes)
+    order_of = (*kept, *axes)
+    lead = tuple(shape[i] for i in kept)
+    flat = (*lead, math.prod(shape[i] for i in axes))
+    turned = (OPS["reshape"](OPS["transpose"](v, permutation=order_of), shape=flat) for v in (g, x))
+    t, v = turned
+    last = len(lead)
+    if not flat[-1]:
+        return OPS["mul"](y, 0.0)
+    one = OPS["broadcast"](fill_one(v.dtype), shape=(*lead, 1))
+    starts, ends = (0,) * (last + 1), (*lead, flat[-1] - 1)
+    before = OPS["cumprod"](OPS["concatenate"](one, _part(v, starts, ends), axis=last), axis=last, reverse=False)
+    after = OPS["cumprod"](OPS["concatenate"](_part(v, (*starts[:-1], 1), flat), one, axis=last), axis=last, reverse=True)
+    total = reduce_sum(t * (before * after), axes=(last,), keepdims=False, order=order)
+    return OPS["reshape"](total, shape=reduced(shape, axes, keepdims))
+
+
+def _part(x: Any, start: tuple[int, ...], limit: tuple[int, ...]) -> Any:
+    return OPS["strided_slice"](x, start_indices=start, limit_indices=limit, strides=(1,) * len(start))
+
+
+def fill_one(dtype: DType) -> Any:
+    return Array(dtype.storage.type(1), dtype)
 
 
 _A2A3 = frozenset({dtypes.INT16, dtypes.INT32, dtypes.FP16, dtypes.FP32})
@@ -152,6 +206,8 @@ def _in_order(order: str, flat: np.ndarray, lanes: Callable[..., Any], ascending
 
 
 @reduction(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x, *, axes, **_: _spread(ct, x, axes)),
     cpu=Tilewise("reductions.SUM"),
     accepts=NUMBERS,
     on=chips(_A2A3, _A2A3 | {dtypes.INT64, dtypes.UINT64}),
@@ -182,6 +238,7 @@ def reduce_sum(x: Any, *, order: str = LANES64) -> Any:
 
 
 @reduction(
+    jvp=by_operand(_product_part),
     cpu=Tilewise("reductions.PROD"),
     accepts=NUMBERS,
     on=chips(_A2A3, _A2A3),
@@ -206,6 +263,7 @@ _EXTREMES_OF_COLUMNS = chips(_A2A3, A5_ALL)
 
 
 @reduction(
+    jvp=by_operand(_extreme_part),
     cpu=Tilewise("reductions.MAX"),
     accepts=NUMBERS,
     on=_EXTREMES,
@@ -235,6 +293,7 @@ def reduce_max(x: Any) -> Any:
 
 
 @reduction(
+    jvp=by_operand(_extreme_part),
     cpu=Tilewise("reductions.MIN"),
     accepts=NUMBERS,
     on=_EXTREMES,

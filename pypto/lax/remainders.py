@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pypto import dtypes, numerics
-from pypto.core.op import Exact, Native
+from pypto.core.op import OPS, Exact, Native
 from pypto.interpreters.cpu.rules import Lanewise
+from pypto.interpreters.rules import by_operand
 from pypto.lax.elementwise import zero_divisor
 from pypto.lax.families import A5_WIDE, INTEGERS, NUMBERS, chips, elementwise
 
@@ -30,6 +31,7 @@ def floor_div(x: Any, y: Any) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, a, b: g, lambda g, y, a, b: -(g * OPS["floor"](a / b))),
     cpu=Lanewise("floor_mod"),
     accepts=NUMBERS,
     exact=Exact("remainders"),
@@ -57,6 +59,7 @@ def floor_mod(x: Any, y: Any) -> Any:
 
 
 @elementwise(
+    jvp=by_operand(lambda g, y, a, b: g, lambda g, y, a, b: -(g * OPS["trunc"](a / b))),
     cpu=Lanewise("fmod"),
     accepts=NUMBERS,
     exact=Exact("remainders"),

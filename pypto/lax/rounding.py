@@ -11,11 +11,12 @@ from pypto.core.avals import Aval
 from pypto.core.op import Exact
 from pypto.core.trace import aval_of
 from pypto.errors import ShapeError
+from pypto.interpreters.rules import by_operand, constant
 from pypto.lax.compare import gt, lt, select
 from pypto.lax.composite import composite
 from pypto.lax.convert import convert
 from pypto.lax.elementwise import abs_, maximum, minimum
-from pypto.lax.families import NUMBERS, SIGNED
+from pypto.lax.families import NUMBERS, SIGNED, zero
 
 _EXACT = Exact("composites")
 _WHOLE = 2.0**23
@@ -40,7 +41,7 @@ def _rounded(x: Any, mode: str) -> Any:
     return select(lt(abs_(x), _WHOLE), select(near == 0.0, x * 0.0, near), x)
 
 
-@composite(exact=_EXACT, golden="jax.lax.floor")
+@composite(jvp=constant, exact=_EXACT, golden="jax.lax.floor")
 def floor(x: Any) -> Any:
     """The largest whole number that is not above x.
 
@@ -58,7 +59,7 @@ def floor(x: Any) -> Any:
     return _rounded(x, "floor")
 
 
-@composite(exact=_EXACT, golden="jax.lax.ceil")
+@composite(jvp=constant, exact=_EXACT, golden="jax.lax.ceil")
 def ceil(x: Any) -> Any:
     """The smallest whole number that is not below x.
 
@@ -76,7 +77,7 @@ def ceil(x: Any) -> Any:
     return _rounded(x, "ceil")
 
 
-@composite(exact=_EXACT, golden="jax.numpy.trunc")
+@composite(jvp=constant, exact=_EXACT, golden="jax.numpy.trunc")
 def trunc(x: Any) -> Any:
     """x without its fraction.
 
@@ -101,7 +102,7 @@ def _method(name: str, avals: Sequence[Aval], *, rounding_method: Any = Rounding
         )
 
 
-@composite(exact=_EXACT, golden="jax.lax.round", options=_method)
+@composite(jvp=constant, exact=_EXACT, golden="jax.lax.round", options=_method)
 def round_(x: Any, *, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any:
     """The nearest whole number.
 
@@ -121,7 +122,7 @@ def round_(x: Any, *, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> A
     return _rounded(x, "rint" if rounding_method == RoundingMethod.TO_NEAREST_EVEN else "round")
 
 
-@composite(exact=_EXACT, golden="jax.lax.sign", accepts=NUMBERS)
+@composite(jvp=constant, exact=_EXACT, golden="jax.lax.sign", accepts=NUMBERS)
 def sign(x: Any) -> Any:
     """-1, 0 or 1, as x is below, at or above 0.
 
@@ -141,7 +142,19 @@ def sign(x: Any) -> Any:
     return maximum(minimum(x, 1), -1) if dtype in SIGNED | {dtypes.INDEX} else minimum(x, 1)
 
 
-@composite(exact=_EXACT, golden="jax.lax.clamp", accepts=NUMBERS)
+def _clamped_low(g: Any, y: Any, low: Any, x: Any, high: Any) -> Any:
+    return select(gt(low, x), select(gt(low, high), zero(g), g), zero(g))
+
+
+def _clamped_inside(g: Any, y: Any, low: Any, x: Any, high: Any) -> Any:
+    return select(gt(x, low), select(lt(x, high), g, zero(g)), zero(g))
+
+
+def _clamped_high(g: Any, y: Any, low: Any, x: Any, high: Any) -> Any:
+    return select(lt(high, maximum(x, low)), g, zero(g))
+
+
+@composite(jvp=by_operand(_clamped_low, _clamped_inside, _clamped_high), exact=_EXACT, golden="jax.lax.clamp", accepts=NUMBERS)
 def clamp(min: Any, x: Any, max: Any) -> Any:
     """x held between two limits, in JAX's order of arguments; NaN propagates.
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pypto import dtypes, numerics
-from pypto.core.avals import Aval
-from pypto.core.op import Exact, Labels, Native, No, Op, Whole
+from pypto.core.array import Array
+from pypto.core.avals import ArrayAval, Aval
+from pypto.core.op import OPS, Exact, Labels, Native, No, Op, Whole
+from pypto.core.trace import aval_of, current_trace, tracing
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import axis_option, moved_axis
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.partial_eval import ClosedTrace
+from pypto.interpreters.rules import by_operand, linear, pullback
+from pypto.interpreters.tangents import apply, zeros
 from pypto.lax.families import FLOATS, NUMBERS, check_accepts, chips, computed, sample_values
 from pypto.lax.reduction import flattened, normal_axis, reduced, reduced_aval, reduced_labels
 
@@ -68,6 +75,8 @@ def _position(name: str, last: Callable[[np.ndarray], np.ndarray]) -> dict[str, 
         "crops": True,
         "samples": _samples(accepts, options),
         "accepts": accepts,
+        "jvp": No("positions are integers, which have no derivative"),
+        "batching": axis_option("axis"),
         "on": chips(rows, wide),
         "on_columns": chips(columns, wide | {dtypes.INT8, dtypes.UINT8}),
         "exact": Exact("argmax, argmin"),
@@ -134,7 +143,55 @@ def _scan_taint(taints: Sequence[Any], arrays: Sequence[np.ndarray], params: dic
     return _flipped(np.logical_or.accumulate(_flipped(taint, axis, reverse), axis=axis), axis, reverse)
 
 
-def scan(*, accepts: frozenset[DType], exact: Exact) -> Callable[[Callable[..., Any]], Op]:
+def _recurrence(factors: Callable[[Any, Any, Any], tuple[Any, Any]], start: float) -> Callable[..., Any]:
+    """The tangent of a running result: t[i] = a[i] t[i - 1] + b[i] g[i], one turn of a `scan` per element.
+
+    Args:
+      factors: `(x, the result before it, the result) -> (a, b)`.
+      start: the result before the first one.
+    """
+
+    def part(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+        shape = aval_of(x).static_shape
+        edge = tuple(1 if i == axis else d for i, d in enumerate(shape))
+        first = OPS["broadcast"](Array(start, aval_of(x).dtype), shape=edge)
+        low, high = (1, shape[axis]) if reverse else (0, shape[axis] - 1)
+        kept = OPS["strided_slice"](
+            y,
+            start_indices=tuple(low if i == axis else 0 for i in range(len(shape))),
+            limit_indices=tuple(high if i == axis else d for i, d in enumerate(shape)),
+            strides=(1,) * len(shape),
+        )
+        before = OPS["concatenate"](*((kept, first) if reverse else (first, kept)), axis=axis)
+        turns = [moved_axis(v, axis, 0) for v in (*factors(x, before, y), g)]
+        start_tangent = zeros(ArrayAval(aval_of(turns[0]).shape[1:], aval_of(g).dtype))
+        trace = ClosedTrace(current_trace(), "tangent")
+        with tracing(trace):
+            t, a, b, d = (trace.new(aval_of(start_tangent)) for _ in range(4))
+            new = a * t + b * d
+            body = trace.closed([t, a, b, d], [new, new], "tangent")
+        options = {"body": body, "length": shape[axis], "reverse": reverse, "consts": 0, "carries": 1}
+        return moved_axis(apply(OPS["scan"], [start_tangent, *turns], options)[1], 0, axis)
+
+    return part
+
+
+def _kept(beats: str) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+    """An extreme that stays keeps its tangent: of equal elements the first one's."""
+
+    def factors(x: Any, before: Any, y: Any) -> tuple[Any, Any]:
+        new = OPS["convert"](OPS[beats](x, before), dtype=aval_of(x).dtype)
+        return 1.0 - new, new
+
+    return factors
+
+
+def _weights(x: Any, before: Any, y: Any) -> tuple[Any, Any]:
+    """What of a sum of exponentials was there before, and what came."""
+    return OPS["exp"](before - y), OPS["exp"](x - y)
+
+
+def running(*, accepts: frozenset[DType], exact: Exact, **rules: Any) -> Callable[[Callable[..., Any]], Op]:
     """A running reduction along one axis; the body runs forwards, `(x, axis)`."""
 
     def decorate(body: Callable[..., Any]) -> Op:
@@ -162,12 +219,19 @@ def scan(*, accepts: frozenset[DType], exact: Exact) -> Callable[[Callable[..., 
             cpu=Tilewise(f"scans.{name.upper()}"),
             golden=f"jax.lax.{name}",
             pto=No("no instruction keeps every prefix; array programs scan block by block"),
+            batching=axis_option("axis"),
+            **rules,
         )(meaning)
 
     return decorate
 
 
-@scan(accepts=NUMBERS, exact=Exact("scans"))
+@running(
+    accepts=NUMBERS,
+    exact=Exact("scans"),
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x, *, axis, reverse: OPS["cumsum"](ct, axis=axis, reverse=not reverse)),
+)
 def cumsum(x: Any, axis: int) -> Any:
     """Sums of the elements up to each one, along an axis.
 
@@ -190,25 +254,25 @@ def cumsum(x: Any, axis: int) -> Any:
     return numerics.cumsum(x, axis)
 
 
-@scan(accepts=NUMBERS, exact=Exact("scans"))
+@running(accepts=NUMBERS, exact=Exact("scans"), jvp=by_operand(_recurrence(lambda x, before, y: (x, before), start=1.0)))
 def cumprod(x: Any, axis: int) -> Any:
     """Products of the elements up to each one, along an axis; arguments, order and errors as `cumsum`."""
     return numerics.cumprod(x, axis)
 
 
-@scan(accepts=NUMBERS, exact=Exact("scans"))
+@running(accepts=NUMBERS, exact=Exact("scans"), jvp=by_operand(_recurrence(_kept("gt"), start=-math.inf)))
 def cummax(x: Any, axis: int) -> Any:
     """The largest element up to each one, along an axis; arguments as `cumsum`. NaN from the first NaN on; +0 > -0. Exact."""
     return numerics.cummax(x, axis)
 
 
-@scan(accepts=NUMBERS, exact=Exact("scans"))
+@running(accepts=NUMBERS, exact=Exact("scans"), jvp=by_operand(_recurrence(_kept("lt"), start=math.inf)))
 def cummin(x: Any, axis: int) -> Any:
     """The smallest element up to each one, along an axis; arguments as `cumsum`. NaN from the first NaN on; -0 < +0. Exact."""
     return numerics.cummin(x, axis)
 
 
-@scan(accepts=FLOATS, exact=Exact("scans"))
+@running(accepts=FLOATS, exact=Exact("scans"), jvp=by_operand(_recurrence(_weights, start=-math.inf)))
 def cumlogsumexp(x: Any, axis: int) -> Any:
     """log(exp(x[0]) + ... + exp(x[i])) for each element, along an axis; arguments as `cumsum`, floats only.
 

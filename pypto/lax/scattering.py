@@ -17,9 +17,12 @@ from pypto.core.avals import Aval, TileAval
 from pypto.core.op import Fault, Native, No, outside
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import axis_option
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import linear, pullback
 from pypto.lax.families import Sample, check_accepts, movement, sample_indices, sample_values
 from pypto.lax.gathering import check_along, outside_mask, positions_along
+from pypto.lax.placed_rules import scatter_along_transpose, scatter_flat_transpose, scatter_rows_transpose
 
 SCATTERED = frozenset({dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT32, dtypes.INT16, dtypes.INT8})
 """What the scatter unit takes."""
@@ -98,6 +101,9 @@ def _along_aval(x: Aval, index: Aval, source: Aval, *, axis: int) -> Aval:
 
 
 @movement(
+    jvp=linear(0, 2),
+    transpose=pullback(scatter_along_transpose),
+    batching=axis_option("axis"),
     cpu=Tilewise("gathering.SCATTER_ALONG"),
     samples=lambda: _samples(axis=True),
     abstract=_along_aval,
@@ -136,6 +142,8 @@ def _flat_aval(x: Aval, source: Aval, index: Aval) -> Aval:
 
 
 @movement(
+    jvp=linear(0, 1),
+    transpose=pullback(scatter_flat_transpose),
     cpu=Tilewise("gathering.SCATTER_FLAT"),
     samples=lambda: _samples(axis=False),
     abstract=_flat_aval,
@@ -217,6 +225,8 @@ def _rows_samples() -> list[Sample]:
 
 
 @movement(
+    jvp=linear(0, 1),
+    transpose=pullback(scatter_rows_transpose),
     cpu=Tilewise("gathering.SCATTER_ROWS"),
     samples=_rows_samples,
     abstract=_rows_aval,

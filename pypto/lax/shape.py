@@ -12,12 +12,17 @@ import numpy as np
 from pypto import dtypes, numerics
 from pypto.core.avals import TILE, ArrayAval, Aval, ScalarAval, TileAval, Valid
 from pypto.core.ir import Literal
-from pypto.core.op import Native
+from pypto.core.op import OPS, Native, No
 from pypto.core.trace import aval_of
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import with_params
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import by_operand, linear, pullback, stretched
+from pypto.interpreters.tangents import zeros
 from pypto.lax.families import as_dtype, literal, movement
+from pypto.lax.shape_rules import broadcast_batching, fill_batching, slice_batching, update_batching, update_transpose
+from pypto.lax.valid_shapes import reshape_valid
 
 _X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(3, 4)
 
@@ -68,6 +73,9 @@ def _update_text(e: Any, name: Callable[[Any], str]) -> str:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, value, **_: ct.sum()),
+    batching=fill_batching,
     source=_fill_text,
     cpu=Tilewise("moves.FILL"),
     samples=lambda: [((np.float32(1.5),), {"shape": (2, 3), "dtype": dtypes.FP32, "level": None})],
@@ -104,6 +112,7 @@ def full(shape: Sequence[int], value: Any, dtype: Any = None, *, level: str | No
 
 
 @movement(
+    jvp=by_operand(lambda g, y, start, *, shape, dtype, **_: fill(g, shape=shape, dtype=dtype)),
     source=_ramp_text,
     cpu=Tilewise("moves.RAMP"),
     samples=lambda: [((np.int32(3),), {"shape": (1, 5), "dtype": dtypes.INT32, "descending": False, "level": None})],
@@ -133,6 +142,8 @@ def iota(dtype: Any, size: int) -> Any:
 
 
 @movement(
+    jvp=No("nothing goes into it"),
+    transpose=No("nothing goes into it"),
     source=_empty_text,
     cpu=Tilewise("moves.EMPTY"),
     samples=lambda: [((), {"shape": (2, 4), "dtype": dtypes.FP32, "level": "tile", "space": None})],
@@ -149,44 +160,6 @@ def empty(*, shape: tuple[int, ...], dtype: DType, level: str, space: Any = None
 # ---- moving ------------------------------------------------------------------------------------------------------
 
 
-def reshape_valid(old: tuple[int, ...], valid: Valid, new: tuple[int, ...]) -> Valid:
-    """The valid region under a new shape: it must stay a box anchored at the origin.
-
-    Unit axes come and go freely; otherwise only the first other axis may be partly valid, in whole rows.
-
-    Errors:
-      PL301 when it does not stay a box.
-    """
-    if valid == old:
-        return new
-    wide = _wide_valid([(d, v) for d, v in zip(old, valid, strict=True) if d != 1], [d for d in new if d != 1])
-    if wide is None:
-        raise ShapeError(
-            "PL301",
-            f"reshape: the valid region {['?' if v is None else v for v in valid]} of {list(old)} is no box in {list(new)}",
-            fix="fill it first: pl.fillpad(x, pad_value=...)",
-        )
-    extents = iter(wide)
-    result: Valid = tuple(1 if d == 1 else next(extents) for d in new)
-    units = [v for d, v in zip(old, valid, strict=True) if d == 1]
-    if 0 in units:  # nothing at all is valid
-        return (0, *result[1:])
-    return (None, *result[1:]) if None in units else result
-
-
-def _wide_valid(wide: list[tuple[int, int | None]], kept: list[int]) -> list[int | None] | None:
-    """`reshape_valid` without the unit axes, from pairs of extent and valid extent; None when it is no box."""
-    if kept == [d for d, _ in wide]:
-        return [v for _, v in wide]
-    if any(d != v for d, v in wide[1:]):
-        return None
-    row, tail = math.prod(d for d, _ in wide[1:]), math.prod(kept[1:])
-    first = wide[0][1]
-    if first is None:
-        return [None, *kept[1:]] if row % tail == 0 else None
-    return [first * row // tail, *kept[1:]] if first * row % tail == 0 else None
-
-
 def _reshape_aval(x: Aval, *, shape: tuple[int, ...]) -> Aval:
     if math.prod(x.static_shape) != math.prod(shape):
         raise ShapeError(
@@ -197,6 +170,9 @@ def _reshape_aval(x: Aval, *, shape: tuple[int, ...]) -> Aval:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x, **_: OPS["reshape"](ct, shape=x.shape)),
+    batching=with_params(lambda rank, *, shape, size: {"shape": (size, *shape)}),
     cpu=Tilewise("moves.RESHAPE"),
     samples=lambda: [((_X,), {"shape": (2, 6)}), ((_X,), {"shape": (1, 12)})],
     abstract=_reshape_aval,
@@ -230,6 +206,9 @@ def _permuted(valid: Valid, permutation: tuple[int, ...]) -> Valid:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x, *, permutation: OPS["transpose"](ct, permutation=tuple(np.argsort(permutation).tolist()))),
+    batching=with_params(lambda rank, *, permutation, size: {"permutation": (0, *(a + 1 for a in permutation))}),
     cpu=Tilewise("moves.TRANSPOSE"),
     samples=lambda: [((_X,), {"permutation": (1, 0)})],
     abstract=_transpose_aval,
@@ -272,6 +251,9 @@ def _broadcast_valid(valid: Valid, old: tuple[int, ...], shape: tuple[int, ...])
 
 
 @movement(
+    jvp=linear(0),
+    transpose=stretched(lambda ct, x, **_: ct),
+    batching=broadcast_batching,
     cpu=Tilewise("moves.BROADCAST"),
     samples=lambda: [((_X[:1],), {"shape": (3, 4)}), ((_X[:, :1],), {"shape": (3, 4)})],
     abstract=_broadcast_aval,
@@ -341,6 +323,9 @@ def _slice_valid(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
 
 
 @movement(
+    jvp=linear(0),
+    transpose=pullback(lambda ct, x, *starts, sizes: update(zeros(x.aval), ct, *starts, sizes=sizes)),
+    batching=slice_batching,
     source=_slice_text,
     cpu=Tilewise("moves.SLICE"),
     samples=lambda: [((_X, np.int32(1), np.int32(0)), {"sizes": (2, 3)})],
@@ -372,6 +357,9 @@ def _update_aval(x: Aval, value: Aval, *starts: Aval, sizes: tuple[int, ...]) ->
 
 
 @movement(
+    jvp=linear(0, 1),
+    transpose=pullback(update_transpose),
+    batching=update_batching,
     source=_update_text,
     cpu=Tilewise("moves.UPDATE"),
     samples=lambda: [((_X, _X[:2, :2], np.int32(1), np.int32(0)), {"sizes": (2, 2)})],

@@ -13,7 +13,7 @@ import numpy as np
 
 from pypto import dtypes
 from pypto.core.avals import Aval, TileAval, Valid
-from pypto.core.op import Exact, Fault, Native, Whole, outside
+from pypto.core.op import Exact, Fault, Native, No, Whole, outside
 from pypto.errors import ShapeError
 from pypto.interpreters.cpu.rules import Tilewise
 from pypto.lax.families import Sample, check_accepts, computed, result_aval, sample_values
@@ -23,6 +23,7 @@ SORTED = frozenset({dtypes.FP32, dtypes.FP16})
 RUN = 32
 """Elements `sort32` sorts together."""
 _ORDER = Exact("sort32, mrgsort")
+_PAIRS = No("pairs hold the bits of an index beside a value; lax.sort and lax.top_k have derivatives")
 _BITS = {4: np.dtype(np.uint32), 2: np.dtype(np.uint16)}
 
 
@@ -92,6 +93,7 @@ def _sort32_samples() -> list[Sample]:
 
 
 @computed(
+    jvp=_PAIRS,
     cpu=Tilewise("sorting.SORT32"),
     samples=_sort32_samples,
     abstract=_sort32_aval,
@@ -245,6 +247,7 @@ def _pairs(d: Any, count: int, run: int, seed: int) -> np.ndarray:
 
 
 @computed(
+    jvp=_PAIRS,
     cpu=Tilewise("sorting.RUNS"),
     samples=lambda: [((_pairs(d, 4 * n, n, seed=n),), {"block_len": 2 * n}) for d in (dtypes.FP32, dtypes.FP16) for n in (32, 64)],
     abstract=_runs_aval,
@@ -337,6 +340,7 @@ def _lists_faults(*xs: np.ndarray, exhausted: bool) -> Fault | None:
 
 
 @computed(
+    jvp=_PAIRS,
     cpu=Tilewise("sorting.LISTS"),
     samples=lambda: [
         (tuple(_pairs(d, 8 * (i + 1), 64, seed=i) for i in range(n)), {"exhausted": e})

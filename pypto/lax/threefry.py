@@ -10,7 +10,9 @@ from pypto import dtypes, numerics
 from pypto.core.avals import Aval
 from pypto.core.op import Exact, No, Pointwise
 from pypto.errors import ShapeError
+from pypto.interpreters.batching import pointwise
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import NO_FLOATS
 from pypto.lax.families import Sample, broadcast_valid, computed, elementwise_aval
 
 
@@ -35,6 +37,9 @@ def _samples() -> list[Sample]:
     abstract=_abstract,
     axes=Pointwise(),
     exact=Exact("random keys"),
+    jvp=NO_FLOATS,
+    transpose=NO_FLOATS,
+    batching=pointwise,
     valid=lambda *words, shapes: (broadcast_valid(*words, shapes=shapes),) * 2,
     accepts=frozenset({dtypes.UINT32}),
     pto=No("the chip's generator is Philox: pl.random"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pypto.core.op import Ulp
+from pypto.core.op import OPS, Ulp
+from pypto.interpreters.rules import by_operand
 from pypto.lax.composite import composite
 from pypto.lax.rounding import whole
 
@@ -23,7 +24,7 @@ def _recipe(k: Any, t: Any) -> Any:
     return sign * (t * p)
 
 
-@composite(exact=Ulp(3), golden="jax.lax.sin")
+@composite(jvp=by_operand(lambda g, y, x: g * OPS["cos"](x)), exact=Ulp(3), golden="jax.lax.sin")
 def sin(x: Any) -> Any:
     """The sine of an angle in radians.
 
@@ -45,7 +46,7 @@ def sin(x: Any) -> Any:
     return _recipe(k, t)
 
 
-@composite(exact=Ulp(6), golden="jax.lax.cos")
+@composite(jvp=by_operand(lambda g, y, x: -(g * OPS["sin"](x))), exact=Ulp(6), golden="jax.lax.cos")
 def cos(x: Any) -> Any:
     """The cosine of an angle in radians.
 

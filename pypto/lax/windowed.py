@@ -12,6 +12,7 @@ from pypto.core.avals import Aval
 from pypto.core.op import Exact, No, Op, Whole
 from pypto.errors import ShapeError
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import pullback
 from pypto.lax.families import Sample, check_accepts, computed, movement, result_aval, sample_values
 from pypto.lax.numbering import (
     GatherDimensionNumbers,
@@ -23,6 +24,7 @@ from pypto.lax.numbering import (
     places,
 )
 from pypto.lax.ordering import ORDERED
+from pypto.lax.windowed_rules import gather_batching, gather_jvp, gather_transpose, scatter_batching, scatter_rules
 
 _PTO = No("the array tiler turns it into gathers of rows and elements")
 
@@ -90,6 +92,9 @@ def _gather_samples() -> list[Sample]:
 
 
 @movement(
+    jvp=gather_jvp,
+    transpose=pullback(gather_transpose),
+    batching=gather_batching,
     cpu=Tilewise("windows.GATHER", uses=fill_default),
     samples=_gather_samples,
     abstract=_gather_aval,
@@ -274,9 +279,11 @@ def _scatter_op(name: str, combine: Combine | None, text: str, numbers: str) -> 
         axes=Whole(),
         exact=Exact("movement" if combine is None else "fp32"),
         index=(1,),
+        batching=scatter_batching,
         cpu=Tilewise(f"windows.{name.upper()}"),
         pto=_PTO,
         golden=f"jax.lax.{name}",
+        **scatter_rules(name),
     )(body)
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from pypto.language.freezing import ATOMS, UNSET, Freezer, Key, Labelled, difference, is_pypto, only_identity
+from pypto.captures.freezing import ATOMS, UNSET, Freezer, Key, Labelled, difference, is_pypto, only_identity
 
 Chain = tuple[str, ...]
 """("global" or "deref", name, attribute, ...)"""

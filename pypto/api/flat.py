@@ -1,0 +1,120 @@
+"""Functions of trees as functions of flat values, and how arguments are told apart: static ones, differentiated ones."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pypto import tree
+from pypto.core.array import Array
+from pypto.core.trace import Tracer, aval_of, current_trace
+from pypto.errors import BodyError, CallError, PyptoError
+from pypto.interpreters.tangents import differentiable
+from pypto.lax.flow import name_of
+
+NUMBERS = (bool, int, float)
+
+
+def static_positions(given: int | Sequence[int] | None) -> frozenset[int]:
+    """Positions as a set; one may be given alone."""
+    return frozenset() if given is None else frozenset((given,)) if isinstance(given, int) else frozenset(given)
+
+
+def is_static(i: int, positions: frozenset[int], count: int) -> bool:
+    return i in positions or i - count in positions
+
+
+def signature_of(fun: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fun)
+    except (TypeError, ValueError):  # some callables written in C say nothing
+        return None
+
+
+def called(fun: Any, i: int) -> str:
+    """How an error calls positional argument i."""
+    signature = signature_of(fun)
+    names = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)] if signature else []
+    return f"`{names[i]}`" if i < len(names) else f"argument {i}"
+
+
+class Flattened:
+    """A call whose arguments are taken apart: `leaves` are those of the dynamic ones. Calling it gives the flat results.
+
+    Attributes:
+      names: a name for each leaf, of the parameter it belongs to, where that is one leaf.
+      structure: of what the function returned, once it has been called.
+    """
+
+    def __init__(self, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], static: Callable[[int], bool]) -> None:
+        if not callable(fun):
+            raise CallError("PL601", f"{type(fun).__name__} cannot be called", fix="give a function")
+        if current_trace().strict:
+            raise BodyError("PL112", f"`{name_of(fun)}` is an array function, called in a kernel", fix="call lax operations, or an inline")
+        self.fun = fun
+        self.fixed = {i: a for i, a in enumerate(args) if static(i)}
+        self.count = len(args)
+        moving = [a for i, a in enumerate(args) if i not in self.fixed]
+        self.leaves, self.inputs = tree.flatten((tuple(moving), dict(kwargs)))
+        self.names = self._names(moving, kwargs)
+        self.structure: tree.Structure = tree.LEAF
+        for x, owner in zip(self.leaves, self._owners(moving, kwargs), strict=True):
+            check_array(fun, owner, x)
+
+    def _owners(self, moving: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+        positions = [i for i in range(self.count) if i not in self.fixed]
+        owners = [called(self.fun, i) for i, a in zip(positions, moving, strict=True) for _ in tree.flatten(a)[0]]
+        return owners + [f"`{k}`" for k in sorted(kwargs) for _ in tree.flatten(kwargs[k])[0]]
+
+    def _names(self, moving: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+        return ["" for _ in self.leaves]
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        args, kwargs = tree.unflatten(self.inputs, leaves)
+        rest = iter(args)
+        result = self.fun(*(self.fixed[i] if i in self.fixed else next(rest) for i in range(self.count)), **kwargs)
+        outs, self.structure = tree.flatten(result)
+        for x in outs:
+            if not is_array(x):
+                raise CallError("PL601", f"`{name_of(self.fun)}` returns a {type(x).__name__}, which is no array", fix="return arrays only")
+        return [Array(x) if isinstance(x, NUMBERS) else x for x in outs]
+
+
+def is_array(x: Any) -> bool:
+    """Whether an array program can take or give it."""
+    if isinstance(x, Tracer | Array | bool | int | float):
+        return True
+    known = any(hasattr(x, name) for name in ("__array__", "__dlpack__", "dtype"))
+    return known and not isinstance(x, str | bytes | type)
+
+
+def check_array(fun: Any, what: str, x: Any) -> None:
+    """PL601 for an argument that is no array, PL110 for one of a trace that has ended."""
+    if not is_array(x):
+        raise CallError(
+            "PL601",
+            f"{what} of `{name_of(fun)}` is a {type(x).__name__}, which is no array",
+            fix="static_argnums or static_argnames for jit; otherwise functools.partial",
+        )
+
+
+def check_differentiable(fun: Any, what: str, x: Any) -> None:
+    """PL720 for an argument that has no derivative."""
+    try:
+        aval = aval_of(x)
+    except PyptoError:  # not even an array
+        raise CallError(
+            "PL601", f"{what} of `{name_of(fun)}` is a {type(x).__name__}", fix="an array, a number, or a tree of them"
+        ) from None
+    if not differentiable(aval):
+        from pypto.errors import NumericsError
+
+        raise NumericsError(
+            "PL720",
+            f"{what} of `{name_of(fun)}` is {aval}: only FP32, FP16 and BF16 values have derivatives",
+            fix="argnums of the float arguments, x.astype(pypto.FP32), or allow_int=True, which gives None there",
+        )
+
+
+__all__ = ["NUMBERS", "Flattened", "called", "check_array", "check_differentiable", "is_array", "is_static", "name_of", "static_positions"]

@@ -1,0 +1,61 @@
+"""Run array programs: every op's meaning on NumPy, each value dropped after its last use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from pypto.core.ir import Jaxpr, Literal, Var
+from pypto.errors import InternalError, PyptoError
+
+_dying: WeakKeyDictionary[Jaxpr, tuple[tuple[Var, ...], ...]] = WeakKeyDictionary()
+"""For each equation of a program that has run, the values nobody needs after it: a fact of the program, kept as long as it is."""
+
+
+def last_uses(jaxpr: Jaxpr) -> tuple[tuple[Var, ...], ...]:
+    """For each equation, the values that are not used after it."""
+    found = _dying.get(jaxpr)
+    if found is None:
+        seen = {o for o in jaxpr.outs if isinstance(o, Var)}
+        steps = []
+        for eqn in reversed(jaxpr.eqns):
+            dying = tuple({a: None for a in (*eqn.ins, *eqn.outs) if isinstance(a, Var) and a not in seen})
+            seen.update(dying)
+            steps.append(dying)
+        found = _dying[jaxpr] = tuple(reversed(steps))
+    return found
+
+
+def evaluate(jaxpr: Jaxpr, args: list[Any]) -> list[np.ndarray]:
+    """The results of a closed array program. The list of arguments is emptied, so that their memory can be freed as well."""
+    env: dict[Any, np.ndarray] = dict(zip(jaxpr.invars, args, strict=True))
+    args.clear()
+    for eqn, dying in zip(jaxpr.eqns, last_uses(jaxpr), strict=True):
+        ins = [np.asarray(a.value) if isinstance(a, Literal) else env[a] for a in eqn.ins]
+        for v in dying:
+            env.pop(v, None)
+        try:
+            with np.errstate(all="ignore"):
+                made = eqn.op.meaning(*ins, **eqn.params)
+        except PyptoError as error:
+            if error.placed or eqn.source is None:
+                raise
+            raise type(error)(error.code, error.message, fix=error.fix, at=eqn.source) from None
+        del ins
+        outs = made if isinstance(made, tuple) else (made,)
+        for v, out in zip(eqn.outs, outs, strict=True):
+            result = np.asarray(out)
+            if result.dtype != v.aval.dtype.storage or result.shape != v.aval.shape:
+                found = f"{result.dtype}{list(result.shape)}"
+                raise InternalError("PL901", f"{eqn.op.name} computed {found}, its abstract rule says {v.aval}", at=eqn.source)
+            if v not in dying:
+                env[v] = result
+        del made, outs
+    return [np.asarray(a.value) if isinstance(a, Literal) else env[a] for a in jaxpr.outs]
+
+
+def arrays_of(values: Sequence[Any]) -> list[np.ndarray]:
+    return [np.asarray(v) for v in values]

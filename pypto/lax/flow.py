@@ -1,0 +1,278 @@
+"""Control flow of array programs, with JAX's names: `cond`, `switch`, `while_loop`, `fori_loop`, `scan`, `map`.
+
+Functions are traced once, whatever runs then. They may use values from around them, and take and give trees of arrays.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pypto import dtypes, tree
+from pypto.core.array import Array
+from pypto.core.avals import ArrayAval, Aval
+from pypto.core.ir import Jaxpr, Var
+from pypto.core.op import OPS
+from pypto.core.trace import Tracer, aval_of, current_trace
+from pypto.errors import BodyError, CallError, OutputError, ShapeError
+from pypto.interpreters.partial_eval import trace_flat
+from pypto.interpreters.tangents import apply, plain
+from pypto.lax.families import as_dtype
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function as a program: of the values it uses from around it, which are `captured`, then of its own arguments."""
+
+    program: Jaxpr
+    captured: list[Any]
+    structure: tree.Structure
+
+    @property
+    def outs(self) -> list[Aval]:
+        return [plain(o.aval) for o in self.program.outs]
+
+
+def name_of(fn: Any) -> str:
+    return getattr(fn, "__name__", None) or type(fn).__name__
+
+
+def traced(fn: Callable[..., Any], avals: Sequence[Aval], structure: tree.Structure) -> Traced:
+    """The program of `fn` on arguments of these types, which make a tuple of this structure."""
+    if current_trace().strict:
+        raise BodyError("PL112", f"`{name_of(fn)}` given to array control flow in a kernel", fix="a pl.range loop or an `if` statement")
+    made: list[tree.Structure] = []
+
+    def flat(*leaves: Any) -> list[Any]:
+        outs, result = tree.flatten(fn(*tree.unflatten(structure, leaves)))
+        made.append(result)
+        return [Array(o) if isinstance(o, bool | int | float) else o for o in outs]
+
+    program, captured = trace_flat(flat, avals, name_of(fn))
+    return Traced(program, list(captured), made[0])
+
+
+def leaves_of(value: Any) -> tuple[list[Any], tree.Structure, list[bool]]:
+    """The arrays of a tree, its structure, and which of them were numbers."""
+    leaves, structure = tree.flatten(value)
+    weak = [isinstance(x, bool | int | float) for x in leaves]
+    return [x if isinstance(x, Tracer | Array) else Array(x) for x in leaves], structure, weak
+
+
+def _joined(each: Sequence[Traced]) -> tuple[list[Jaxpr], list[Any]]:
+    """Programs that all take the values any of them uses from around it."""
+    shared = list({id(x): x for t in each for x in t.captured}.values())
+    programs = []
+    for t in each:
+        own = dict(zip(map(id, t.captured), t.program.invars, strict=False))
+        lead = tuple(own.get(id(x)) or Var(plain(aval_of(x))) for x in shared)
+        programs.append(t.program.replace(invars=(*lead, *t.program.invars[len(t.captured) :])))
+    return programs, shared
+
+
+def _shown(structure: tree.Structure, avals: Sequence[Aval]) -> Any:
+    return tree.unflatten(structure, [str(a) for a in avals])
+
+
+def _check_same(what: str, first: Any, second: Any) -> None:
+    (a, a_types), (b, b_types) = first, second
+    if a != b or [(t.shape, t.dtype) for t in a_types] != [(t.shape, t.dtype) for t in b_types]:
+        raise OutputError(
+            "PL206", f"{what}: {_shown(a, a_types)} and {_shown(b, b_types)}", fix="make both the same tree of shapes and dtypes"
+        )
+
+
+# ---- branches ----------------------------------------------------------------------------------------------------
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """Apply one of several functions, as `jax.lax.switch`.
+
+    Args:
+      index: an integer scalar; outside 0..n-1 it takes the first or the last.
+      branches: functions of the operands that give the same tree of shapes and dtypes.
+    Errors:
+      PL206 when they do not, PL302 for an index that is no integer scalar.
+
+    >>> switch(1, [lambda x: x, lambda x: x * 2.0], 3.0)
+    Array(6., dtype=FP32)
+    """
+    kind = aval_of(index)
+    if kind.shape != () or not kind.dtype.is_integer:
+        raise ShapeError("PL302", f"switch: the index is {kind}", fix="an integer scalar")
+    if not branches:
+        raise CallError("PL601", "switch without branches", fix="one function or more")
+    leaves, structure, _ = leaves_of(operands)
+    avals = [plain(aval_of(x)) for x in leaves]
+    each = [traced(b, avals, structure) for b in branches]
+    for b, t in zip(branches[1:], each[1:], strict=True):
+        what = f"the branches `{name_of(branches[0])}` and `{name_of(b)}` give"
+        _check_same(what, (each[0].structure, each[0].outs), (t.structure, t.outs))
+    programs, shared = _joined(each)
+    at = as_dtype(index, kind, dtypes.INT32)
+    return tree.unflatten(each[0].structure, apply(OPS["switch"], [at, *shared, *leaves], {"branches": tuple(programs)}))
+
+
+def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+    """Apply `true_fun` where `pred` holds, `false_fun` otherwise, as `jax.lax.cond`. Only one of them runs; its derivative likewise.
+
+    Args:
+      pred: a truth value or number without axes.
+      true_fun, false_fun: functions of the operands that give the same tree of shapes and dtypes.
+    Errors:
+      PL206 when they do not, PL302 for a `pred` with axes.
+
+    >>> cond(True, lambda x: x + 1.0, lambda x: x, 2.0)
+    Array(3., dtype=FP32)
+    """
+    kind = aval_of(pred)
+    if kind.shape != ():
+        raise ShapeError("PL302", f"cond: the condition is {kind}", fix="one truth value; lax.select chooses element by element")
+    truth = pred if kind.dtype is dtypes.BOOL else OPS["ne"](pred, 0)
+    index = OPS["convert"](truth, dtype=dtypes.INT32) if not isinstance(truth, bool) else int(truth)
+    return switch(index, (false_fun, true_fun), *operands)
+
+
+# ---- loops -------------------------------------------------------------------------------------------------------
+
+
+Part = Callable[[Traced], tuple[tree.Structure, list[Aval]]]
+"""The structure and the types of what a body gives to be carried."""
+
+
+def _carried(
+    what: str, fn: Callable[..., Any], init: Any, extra: Sequence[Aval], arguments: Callable[[tree.Structure], tree.Structure], part: Part
+) -> tuple[list[Any], tree.Structure, Traced]:
+    """A loop body with the values it carries; numbers to begin with take the dtype the body gives them."""
+    leaves, structure, weak = leaves_of(init)
+    avals = [plain(aval_of(x)) for x in leaves]
+    body = traced(fn, [*avals, *extra], arguments(structure))
+    new, types = part(body)
+    if new == structure and any(weak):
+        wanted = [t.dtype if w and a.shape == t.shape else a.dtype for a, t, w in zip(avals, types, weak, strict=True)]
+        if wanted != [a.dtype for a in avals]:
+            leaves = [as_dtype(x, aval_of(x), d) for x, d in zip(leaves, wanted, strict=True)]
+            avals = [plain(aval_of(x)) for x in leaves]
+            body = traced(fn, [*avals, *extra], arguments(structure))
+            new, types = part(body)
+    _check_same(f"{what} `{name_of(fn)}` is given and returns, to be carried,", (structure, avals), (new, types))
+    return leaves, structure, body
+
+
+def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> tuple[Any, Any]:
+    """Carry values through a function, once per element of the leading axes, as `jax.lax.scan`.
+
+    Args:
+      f: `(carry, x) -> (carry, y)`.
+      init: the first carry, a tree of arrays.
+      xs: a tree of arrays with one leading extent; turn i gets element i of each. None: nothing.
+      length: how many turns, where `xs` does not say it.
+      reverse: begin with the last element; results stay at the place of their element.
+    Returns:
+      The last carry, and the ys stacked along a new leading axis.
+    Errors:
+      PL206 when the carry changes its tree, a shape or a dtype; PL301 for leading extents that differ; PL601 for no length, or a
+      function that does not return a pair.
+
+    >>> import numpy as np
+    >>> scan(lambda total, x: (total + x, total), 0, np.int32([1, 2, 3]))
+    (Array(6, dtype=INT32), Array([0, 1, 3], dtype=INT32))
+    """
+    given, given_structure, _ = leaves_of(xs)
+    lengths = {aval_of(x).shape[0] if aval_of(x).rank else None for x in given} | ({int(length)} if length is not None else set())
+    if len(lengths) != 1 or None in lengths:
+        found = f"leading extents {sorted(map(str, lengths))}" if lengths else "neither xs nor a length"
+        code = ("PL301", "one leading extent for all of xs") if lengths else ("PL601", "length=")
+        raise (ShapeError if lengths else CallError)(code[0], f"scan: {found}", fix=code[1])
+    (turns,) = lengths
+    slices = [ArrayAval(aval_of(x).static_shape[1:], aval_of(x).dtype) for x in given]
+
+    def part(body: Traced) -> tuple[tree.Structure, list[Aval]]:
+        if body.structure.kind is not tuple or len(body.structure.children) != 2:
+            raise CallError("PL601", f"scan: `{name_of(f)}` returns {body.structure}, not a pair", fix="return (carry, y); y may be None")
+        carry = body.structure.children[0]
+        return carry, body.outs[: carry.leaves]
+
+    leaves, structure, body = _carried("scan:", f, init, slices, lambda s: tree.Structure(tuple, (), (s, given_structure)), part)
+    options = {"body": body.program, "length": turns, "reverse": bool(reverse), "consts": len(body.captured), "carries": len(leaves)}
+    outs = apply(OPS["scan"], [*body.captured, *leaves, *given], options) if body.program.outs else []
+    return tree.unflatten(structure, outs[: len(leaves)]), tree.unflatten(body.structure.children[1], outs[len(leaves) :])
+
+
+def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any) -> Any:
+    """Apply `body_fun` as long as `cond_fun` holds, as `jax.lax.while_loop`. It has forward-mode derivatives only.
+
+    Args:
+      cond_fun: of the carried value, a BOOL scalar.
+      body_fun: of the carried value, the next one.
+      init_val: a tree of arrays.
+    Errors:
+      PL206 when the carried value changes its tree, a shape or a dtype; PL302 for a test that is no truth value.
+
+    >>> while_loop(lambda x: x < 100, lambda x: x * 2, 3)
+    Array(192, dtype=INT32)
+    """
+    leaves, structure, body = _carried(
+        "while_loop:", body_fun, init_val, [], lambda s: tree.Structure(tuple, (), (s,)), lambda body: (body.structure, body.outs)
+    )
+    test = traced(cond_fun, [plain(aval_of(x)) for x in leaves], tree.Structure(tuple, (), (structure,)))
+    if [(a.shape, a.dtype) for a in test.outs] != [((), dtypes.BOOL)]:
+        raise ShapeError("PL302", f"while_loop: `{name_of(cond_fun)}` gives {_shown(test.structure, test.outs)}", fix="one BOOL scalar")
+    options = {"test": test.program, "body": body.program, "tests": len(test.captured), "consts": len(body.captured)}
+    outs = apply(OPS["while"], [*test.captured, *body.captured, *leaves], options) if leaves else []
+    return tree.unflatten(structure, outs)
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any) -> Any:
+    """`for i in range(lower, upper): val = body_fun(i, val)`, as `jax.lax.fori_loop`.
+
+    With constant bounds it is a `scan` and has reverse-mode derivatives; with traced ones it is a `while_loop`.
+
+    Errors:
+      PL206 when the carried value changes its tree, a shape or a dtype; PL302 for bounds that are no integer scalars.
+
+    >>> fori_loop(0, 4, lambda i, total: total + i, 0)
+    Array(6, dtype=INT32)
+    """
+    for bound in (lower, upper):
+        kind = aval_of(bound)
+        if kind.shape != () or not kind.dtype.is_integer:
+            raise ShapeError("PL302", f"fori_loop: a bound is {kind}", fix="integer scalars")
+    if isinstance(lower, Tracer) or isinstance(upper, Tracer):
+        first, last = (x if isinstance(x, Tracer) else Array(x) for x in (lower, upper))
+        kind = max((first.dtype, last.dtype), key=lambda d: d.bits)
+        first, last = (as_dtype(x, x.aval, kind) for x in (first, last))
+        made = while_loop(lambda s: s[0] < s[1], lambda s: (s[0] + 1, s[1], body_fun(s[0], s[2])), (first, last, init_val))
+        return made[2]
+    turns = max(operator.index(upper) - operator.index(lower), 0)
+    start = operator.index(lower)
+    return scan(_counting(body_fun), (start, init_val), None, turns)[0][1]
+
+
+def _counting(body_fun: Callable[..., Any]) -> Callable[..., Any]:
+    def body(carry: Any, _: Any) -> Any:
+        i, value = carry
+        return (i + 1, body_fun(i, value)), None
+
+    body.__name__ = name_of(body_fun)
+    return body
+
+
+def map_(f: Callable[..., Any], xs: Any) -> Any:
+    """Apply a function to each element of the leading axes, one after the other, as `jax.lax.map`; `pypto.vmap` does all at once.
+
+    >>> import numpy as np
+    >>> map_(lambda x: x * x, np.int32([1, 2, 3]))
+    Array([1, 4, 9], dtype=INT32)
+    """
+
+    def body(carry: Any, x: Any) -> Any:
+        return carry, f(x)
+
+    body.__name__ = name_of(f)
+    return scan(body, None, xs)[1]
+
+
+__all__ = ["cond", "fori_loop", "map_", "scan", "switch", "traced", "while_loop"]
