@@ -30,7 +30,8 @@ def op_kernel(seed: int) -> str:
 
 class _Writer:
     def __init__(self, rng: random.Random) -> None:
-        self.rng, self.lines, self.count = rng, HEADER.splitlines(), 0
+        self.rng, self.count = rng, 0
+        self.lines: list[str] = HEADER.splitlines()
         self.values: dict[tuple[str, str], list[str]] = {}
 
     def kernel(self) -> str:

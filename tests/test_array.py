@@ -265,7 +265,7 @@ def test_matmul_from_either_side():
         assert isinstance(result, Array) and identical(result, want)
 
 
-@pytest.mark.parametrize("other", [None, "x", object(), [1, 2]], ids=repr)
+@pytest.mark.parametrize("other", [None, "x", object(), [1, 2]], ids=["None", "text", "object", "list"])
 def test_what_is_no_number_is_no_operand(other):
     with pytest.raises(TypeError):
         Array(P) + other

@@ -6,7 +6,7 @@ import pytest
 
 import pypto
 import pypto.language as pl
-from tests.refusals import f32
+from tests.refusals import f32, refused
 
 CORE = pl.Level.CORE_GROUP
 V4 = pl.Tensor[[4], pl.FP32]
@@ -136,3 +136,28 @@ def test_the_valid_part_of_a_tile_is_stored_into_its_window(way):
     out = np.full((4, 1), -7, np.float32)
     stores_a_number(np.arange(1, 9, dtype=np.float32)[None], out)
     assert out.ravel().tolist() == [-7, -7, 2, -7]
+
+
+@pl.jit
+def writes_by_rebinding(x: ROW, out: pl.Out[ROW]):
+    with pl.at(level=CORE):
+        t = pl.muls(pl.load(x, [0, 0], [1, 4]), 2.0)
+        out = pl.store(t, offsets=[0, 0], output_tensor=out)
+        out = pl.write(out, [0, 3], 9.0)
+
+
+def test_store_and_write_give_the_tensor_back(way):
+    out = np.full((1, 4), -7, np.float32)
+    writes_by_rebinding(f32([[1, 2, 3, 4]]), out)
+    assert out.tolist() == [[2, 4, 6, 9]]
+
+
+@pl.jit
+def stores_nowhere(x: ROW, out: pl.Out[ROW]):
+    with pl.at(level=CORE):
+        out[:] = x
+        pl.store(pl.load(x, [0, 0], [1, 4]), [0, 0])  # refused
+
+
+def test_a_store_needs_one_tensor():
+    refused("PL601", stores_nowhere.lower, at="pl.store(pl.load(x, [0, 0], [1, 4]), [0, 0])")

@@ -133,7 +133,8 @@ def test_an_operand_that_is_no_whole_number_of_fractals_is_refused(m, k, n, side
 def test_integers_of_a_byte_come_in_blocks_of_32_along_k():
     error = refused("PL403", product(16, 16, 32, pl.INT8, pl.INT32).lower, at="pl.matmul(left, right)")
     assert "32" in error.message
-    lowers(product(16, 32, 32, pl.INT8, pl.INT32))
+    lowers(product(16, 32, 16, pl.INT8, pl.INT32))
+    lowers(product(272, 256, 144, pl.INT8, pl.INT32))
 
 
 def test_one_row_times_a_matrix_is_accepted():

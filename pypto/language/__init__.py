@@ -81,9 +81,7 @@ from pypto.language.levels import spelled_at as _spelled_at
 from pypto.language.moving import (
     assemble,
     concat,
-    extract,
     load,
-    move,
     read,
     reinterpret_view,
     reshape,
@@ -92,10 +90,11 @@ from pypto.language.moving import (
     transpose,
     write,
 )
-from pypto.language.moving import transpose_view as _transpose_view
 from pypto.language.moving import view as _view
 from pypto.language.optimizations import SplitMode, auto_chunk, cross_core_slot, split
 from pypto.language.padding import PadValue, fillpad, fillpad_expand, fillpad_inplace, set_validshape
+from pypto.language.placing import extract, move
+from pypto.language.placing import transpose_view as _transpose_view
 from pypto.language.programs import KernelProgram, program
 from pypto.language.reducing import (
     col_argmax,

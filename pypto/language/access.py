@@ -383,7 +383,8 @@ def bind_dynamic(x: RefValue, axis: int, symbol: Any) -> None:
     Errors:
       PL304 when the annotation says something else.
     """
-    if not isinstance(symbol, Symbol) or x.shape[axis] != symbol.index:
+    named = x.trace.symbols.get(symbol) if isinstance(symbol, Symbol) else None  # in an inline: the extent it was given
+    if named is None or (Index.of(x.shape[axis]) - Index.of(named[0].shape[named[1]])).value != 0:
         raise ShapeError(
             "PL304",
             f"axis {axis} of {called(x)} is {x.shape[axis]}, not {symbol!r}",

@@ -10,7 +10,7 @@ from pypto import lax
 from pypto.core.avals import TENSOR, TILE, show_shape
 from pypto.core.trace import aval_of
 from pypto.dtypes import dtype_of
-from pypto.errors import ShapeError
+from pypto.errors import CallError, ShapeError
 from pypto.language import access
 from pypto.language.access import Window
 from pypto.language.atomics import combination
@@ -28,7 +28,7 @@ from pypto.lax.reduction import normal_axes
 from pypto.platform import Space
 
 
-def _offsets(trace: PlTrace, values: Sequence[Any], rank: int, what: str) -> tuple[Any, ...]:
+def offsets_of(trace: PlTrace, values: Sequence[Any], rank: int, what: str) -> tuple[Any, ...]:
     if len(values) != rank:
         raise ShapeError("PL301", f"{what}: {len(values)} entries for {rank} axes", fix="one per axis")
     return tuple(access.offset(trace, v, what) for v in values)
@@ -58,8 +58,8 @@ def slice(
       `clamp=` outside one and for `clamp=` of a tile, PL308 for an axis that cannot be dropped.
     """
     trace = trace_here("slice")
-    starts, wanted = _offsets(trace, offsets, x.ndim, "the offsets of slice"), _offsets(trace, sizes, x.ndim, "the sizes of slice")
-    valid = None if valid_shape is None else _offsets(trace, valid_shape, x.ndim, "valid_shape")
+    starts, wanted = offsets_of(trace, offsets, x.ndim, "the offsets of slice"), offsets_of(trace, sizes, x.ndim, "the sizes of slice")
+    valid = None if valid_shape is None else offsets_of(trace, valid_shape, x.ndim, "valid_shape")
     drop = _dropped_axes(x, wanted, valid, drop_dims)
     pad = None if pad_value is None else pad_name("slice", pad_value)
     window = Window(starts, wanted, drop)
@@ -140,8 +140,10 @@ def load(
       other than VEC and MAT, PL501 outside a region.
     """
     trace = trace_here("load")
-    window = Window(_offsets(trace, offsets, tensor.ndim, "the offsets of load"), _offsets(trace, shapes, tensor.ndim, "the shape of load"))
-    valid = None if valid_shape is None else _offsets(trace, valid_shape, tensor.ndim, "valid_shape")
+    window = Window(
+        offsets_of(trace, offsets, tensor.ndim, "the offsets of load"), offsets_of(trace, shapes, tensor.ndim, "the shape of load")
+    )
+    valid = None if valid_shape is None else offsets_of(trace, valid_shape, tensor.ndim, "valid_shape")
     if not isinstance(tensor, RefValue):
         raise ShapeError("PL307", f"pl.load reads a GM tensor, not {aval_of(tensor)}", fix="pl.slice or a subscript for tiles")
     return _loaded(trace, tensor, window, valid, clamp, level=TILE, space=check_space("load", target_memory, (Space.VEC, Space.MAT)))
@@ -168,7 +170,7 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = N
         shapes = f"[{show_shape(extents)}] into [{show_shape(target.shape)}]"
         raise ShapeError("PL301", f"assemble: {shapes}", fix="give both the same number of axes")
     sizes = tuple(access.extent(trace, value, a) for a in range(len(extents)))
-    access.store(trace, target, Window(_offsets(trace, offset, target.ndim, "the offset of assemble"), sizes), value, combination(atomic))
+    access.store(trace, target, Window(offsets_of(trace, offset, target.ndim, "the offset of assemble"), sizes), value, combination(atomic))
     return target
 
 
@@ -183,16 +185,28 @@ def _of_rank(trace: PlTrace, value: Any, rank: int) -> Any:
     return lax.reshape.bind(value, shape=(1,) * -more + value.shape[max(0, more) :])
 
 
-def store(tile: Any, offsets: Sequence[Any], tensor: Any, shapes: Sequence[Any] | None = None, *, atomic: Any = None) -> Any:
+def store(
+    tile: Any,
+    offsets: Sequence[Any],
+    tensor: Any = None,
+    shapes: Sequence[Any] | None = None,
+    *,
+    output_tensor: Any = None,
+    atomic: Any = None,
+) -> Any:
     """Store a tile's valid part into a tensor, and return the tensor: `assemble` the other way round.
 
     Args:
       shapes: the extents of the window of the tensor, for a tile that has its elements under another shape, such as a [rows, columns]
         tile for [1, rows, columns] of a tensor of three axes, or of which only the leading part is written; by default the tile's.
+      output_tensor: another name of `tensor`.
       atomic: as in `assemble`.
     Errors:
-      PL301 for `shapes` that are neither, PL307 for a tile target; otherwise as `assemble`.
+      PL601 without a tensor, or with two, PL301 for `shapes` that are neither, PL307 for a tile target; otherwise as `assemble`.
     """
+    if (tensor is None) == (output_tensor is None):
+        raise CallError("PL601", "pl.store takes one tensor", fix="pl.store(tile, offsets, tensor), or output_tensor=tensor")
+    tensor = output_tensor if tensor is None else tensor
     if not isinstance(tensor, RefValue):
         raise ShapeError("PL307", "pl.store writes to a GM tensor", fix="pl.assemble or a subscript for tiles")
     return assemble(tensor, tile if shapes is None else _under(tile, shapes), offsets, atomic=atomic)
@@ -227,8 +241,8 @@ def read(x: Any, indices: Any) -> Any:
     return access.read(trace, x, _element(trace, x, indices))
 
 
-def write(x: Any, indices: Any, value: Any) -> None:
-    """Set one element of a tensor or tile, in place; the value takes the element's dtype if it is a number or an integer.
+def write(x: Any, indices: Any, value: Any) -> Any:
+    """Set one element of a tensor or tile, in place, and return it; the value takes the element's dtype if it is a number or an integer.
 
     A wider integer scalar, such as a loop index, keeps its low bits; that it fits is checked in checked runs.
 
@@ -239,13 +253,14 @@ def write(x: Any, indices: Any, value: Any) -> None:
     trace = trace_here("write")
     starts = _element(trace, x, indices)
     access.store(trace, x, Window(starts, (1,) * len(starts), tuple(range(len(starts)))), value)
+    return x
 
 
 def _element(trace: PlTrace, x: Any, indices: Any) -> tuple[Any, ...]:
     listed = indices if isinstance(indices, list | tuple) else [indices]
     if len(listed) == 1 and x.ndim > 1 and all(d == 1 for d in x.shape[:-1]):
         listed = [0] * (x.ndim - 1) + list(listed)  # a flat index into one row
-    return _offsets(trace, listed, x.ndim, "the indices")
+    return offsets_of(trace, listed, x.ndim, "the indices")
 
 
 def reshape(x: Any, shape: Sequence[Any]) -> Any:
@@ -347,50 +362,4 @@ def view(x: Any, shape: Sequence[Any], valid_shape: Sequence[Any] | None = None,
     result = access.reshape_ref(trace, x, shape)
     if valid_shape is None:
         return result
-    return access.marked(trace, result, _offsets(trace, valid_shape, result.ndim, "valid_shape"))
-
-
-def transpose_view(x: Any) -> Any:
-    """A tile with rows and columns exchanged, by reading its fractal layout the other way round: `pl.tile.transpose_view`.
-
-    Nothing moves, so this is how a tile-level matmul takes an operand transposed. Of a tensor it is `transpose`.
-
-    >>> import numpy as np
-    >>> transpose_view(np.int32([[1, 2], [3, 4]]))
-    Array([[1, 3],
-           [2, 4]], dtype=INT32)
-    """
-    if isinstance(x, RefValue):
-        return transpose(x, x.ndim - 2, x.ndim - 1)
-    if aval_of(x).rank < 2:
-        raise ShapeError("PL301", f"transpose_view of {aval_of(x)}", fix="a value with rows and columns")
-    return lax.relayout(x)
-
-
-def extract(src: Any, index_row: Any, index_col: Any, shape: Sequence[Any], *, target_memory: Space) -> Any:
-    """A sub-tile in another memory space: from L1 to L0A or L0B, or from the accumulator to L1.
-
-    Args:
-      index_row, index_col: where it begins; integers or integer scalars.
-      shape: its constant extents.
-      target_memory: LEFT, RIGHT or MAT.
-    Errors:
-      PL303 for a sub-tile past the extent, PL401 for another space.
-    """
-    trace = trace_here("extract")
-    value = as_tile(src, "extract")
-    starts = _offsets(trace, (index_row, index_col), 2, "the indices of extract")
-    params = {"sizes": static_shape(trace, shape, "extract"), "space": target_memory}
-    return trace.process(lax.extract, [value, *(access.operand(trace, s) for s in starts)], params)
-
-
-def move(tile: Any, target_memory: Space, blayout: str | None = None, slayout: str | None = None) -> Any:
-    """The same tile in another memory space. See `lax.move`.
-
-    Args:
-      target_memory: an on-chip space.
-      blayout, slayout: the layout to store it in, row_major or col_major (slayout also none_box); None for that of the space.
-    Errors:
-      PL401 for a space that is not on chip, PL308 for another layout.
-    """
-    return lax.move(as_tile(tile, "move"), space=target_memory, blayout=blayout, slayout=slayout)
+    return access.marked(trace, result, offsets_of(trace, valid_shape, result.ndim, "valid_shape"))

@@ -175,6 +175,25 @@ def test_binding_another_symbol_is_refused():
     refused("PL304", bound_to_another.lower, at="x.bind_dynamic(0, B_DYN)")
 
 
+@pl.jit.inline
+def binds_its_own(x: Flat, y: Flat):
+    x.bind_dynamic(0, T_DYN)
+    for t in pl.range(pl.tensor.dim(x, 0)):
+        with pl.at(level=CORE):
+            y[t : t + 1, :] = pl.adds(x[t : t + 1, :], 1.0)
+    return y
+
+
+@pl.jit
+def gives_constants(x: pl.Tensor[[5, D], pl.FP32], y: pl.Out[pl.Tensor[[5, D], pl.FP32]]):
+    binds_its_own(x, y)
+
+
+def test_an_inline_binds_a_symbol_to_what_it_is_given():
+    """7. Binding: the symbols of an inline stand for the extents it is given, constants too."""
+    same(gives_constants(tokens(5, D)), tokens(5, D) + 1)
+
+
 CHUNKS = 2
 
 

@@ -100,7 +100,8 @@ def _int_to_float(e: Lanes, x: str, source: DType, target: DType, mode: str, ove
     kind = register_kind(source)
     if target is dtypes.FP32 and (source.bits <= 16 or mode == "rint"):
         return e.turn(instruction, kind, x, "float")
-    if source.bits <= 16:
+    if source.bits <= 16 or target not in (dtypes.FP32, dtypes.BF16):
+        # FP32 holds the integer, or it is one of more than 24 bits, which overflows every other format whatever its last bits are
         return _float_to_float(e, e.turn(instruction, kind, x, "float"), dtypes.FP32, target, mode, overflow)
     wide = _sticky(e, x, source) if source.bits == 64 else e.turn(instruction, kind, x, "double")
     if target is dtypes.FP32:

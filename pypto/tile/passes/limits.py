@@ -140,7 +140,7 @@ def _fractals(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
         turned = e.params.get("a_trans" if side == "left" else "b_trans", False)
         rows = aval.static_shape[-2]
         k_axis = -1 if (side == "left") != bool(turned) else -2
-        wanted = {axis: block if axis == -1 or axis == k_axis else platform.fractal for axis in (-2, -1)}
+        wanted = {axis: block if axis == k_axis else platform.fractal for axis in (-2, -1)}
         one_row = side == "left" and not turned and rows == 1
         bad = {a: w for a, w in wanted.items() if aval.static_shape[a] % w and not (a == -2 and one_row)}
         if not bad:
