@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pypto import Array, dtypes, lax
+from pypto.core.ir import Jaxpr
 from pypto.core.op import Labels, Moves, Pointwise, Ulp, Whole
 from pypto.dtypes import DTYPES, dtype_of
 from pypto.errors import PyptoError
@@ -143,7 +144,21 @@ def test_an_element_of_an_elementwise_result_does_not_depend_on_the_shape(op):
 UNWRITTEN = (lax.empty, lax.gather_compare, lax.mrgsort_lists)
 
 
-@pytest.mark.parametrize("op", [op for op in SAMPLED if op not in UNWRITTEN], ids=lambda op: op.name)
+def with_bodies(op):
+    """The control flow of array functions: a kernel has statements for it."""
+    values = [p for _, params in op.samples() for p in params.values()]
+    return any(isinstance(p, Jaxpr) or (isinstance(p, tuple) and p and isinstance(p[0], Jaxpr)) for p in values)
+
+
+@pytest.mark.parametrize("op", [op for op in SAMPLED if with_bodies(op)], ids=lambda op: op.name)
+def test_control_flow_of_array_functions_is_refused_in_a_kernel(op):
+    args, params = op.samples()[0]
+    with pytest.raises(PyptoError) as caught:
+        in_kernel(op, args, params, eager(op, args, params))
+    assert caught.value.code == "PL112"
+
+
+@pytest.mark.parametrize("op", [op for op in SAMPLED if op not in UNWRITTEN and not with_bodies(op)], ids=lambda op: op.name)
 def test_a_kernel_gives_the_same_bits(op):
     for args, params in op.samples()[:: 1 + len(op.samples()) // 50]:
         want = eager(op, args, params)

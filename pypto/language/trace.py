@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pypto import dtypes, lax
 from pypto.core.avals import Aval, RefAval, ScalarAval, TileAval, scalar
 from pypto.core.index import Dim, Index
-from pypto.core.ir import Atom, Literal, Var
+from pypto.core.ir import Atom, Jaxpr, Literal, Var
 from pypto.core.op import Op
 from pypto.core.trace import JaxprTrace, Scope, aval_of
 from pypto.dtypes import DType
@@ -157,6 +157,10 @@ class PlTrace(JaxprTrace):
         raise BodyError("PL106", f"`{what}` got {type(x).__name__} {x!r}", fix="tensors, tiles, scalars and numbers can be traced")
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if any(isinstance(p, Jaxpr) or (isinstance(p, tuple) and p and isinstance(p[0], Jaxpr)) for p in params.values()):
+            raise BodyError(
+                "PL112", f"`{op.name}` of array functions in a kernel", fix="write the loop, the branch or the computation as statements"
+            )
         ins = [self.atom(a) for a in args]
         outs = self.emit(op, ins, params)
         if not self.in_region and any(isinstance(o.aval, TileAval) for o in outs):

@@ -21,7 +21,7 @@ from pypto.interpreters.linear import linearize
 from pypto.interpreters.partial_eval import ClosedTrace, pruned, replay
 from pypto.interpreters.rules import Pair, constant
 from pypto.interpreters.tangents import Undefined, Zero, apply, differentiable, instantiate, plain
-from pypto.lax.families import computed
+from pypto.lax.families import computed, elementwise_aval
 
 _PTO = No("it is emitted as its body")
 
@@ -58,7 +58,8 @@ def _body(name: str) -> Jaxpr:
 
 @computed(
     samples=lambda: [((np.array([[1, -2]], np.float32),), {})],
-    abstract=lambda x: plain(x),
+    abstract=lambda x: elementwise_aval("stop", (x,), None),
+    valid=lambda x: x,
     axes=Moves(),
     exact=Exact("movement"),
     jvp=constant,

@@ -267,7 +267,7 @@ def _counts(e: Eqn, platform: Platform, spaces: Spaces) -> Iterator[PyptoError]:
         if blocks > most:
             what = f"sort32 of {columns} columns is {blocks} blocks; one instruction of {platform.name} sorts {most}"
             yield _count(e, what, f"sort at most {most * 32} columns at a time and join them with pl.mrgsort")
-    elif e.op.name == "mrgsort_runs":
+    elif e.op.name == "mrgsort_runs" and e.params["block_len"] is not None:  # a length known at run time says nothing here
         columns, most = e.ins[0].aval.static_shape[-1], platform.most_repeats
         groups = columns // (4 * e.params["block_len"])
         if groups > most:
