@@ -12,6 +12,7 @@ from pypto.core.op import Fault, Native
 from pypto.core.trace import aval_of
 from pypto.errors import ShapeError, TaskError
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.interpreters.rules import by_definition, by_operand
 from pypto.lax.families import movement
 from pypto.lax.joining import concatenate
 from pypto.lax.shape import moved, slice_
@@ -83,6 +84,7 @@ def _shard_valid(x: tuple[int, ...], *, lane: int, mode: str, old: tuple[int, ..
     abstract=_shard_aval,
     valid=_shard_valid,
     decomposition=_shard,
+    jvp=by_definition,
     pto=Native("pto.tpop"),
 )
 def aiv_shard(x: Any, *, lane: int, mode: str) -> Any:
@@ -117,6 +119,7 @@ def _gather_valid(x: tuple[int, ...], y: tuple[int, ...], *, mode: str) -> tuple
     valid=_gather_valid,
     crops=True,
     decomposition=_gather,
+    jvp=by_definition,
     pto=Native("pto.tpush"),
 )
 def aic_gather(x: Any, y: Any, *, mode: str) -> Any:
@@ -148,6 +151,7 @@ def _agree_faults(x: np.ndarray, y: np.ndarray) -> Fault:
     valid=lambda x, y: x,
     crops=True,
     faults=_agree_faults,
+    jvp=by_operand(lambda t, y, *_: t),  # the value is the first lane's, and so is its derivative
     cpu=Tilewise("moves.FIRST"),
     pto=Native("pto.tpush"),
 )
