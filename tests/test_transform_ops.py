@@ -145,8 +145,10 @@ JAX_DIFFERS = {
     "scatter_min": "where an update is dropped JAX's derivative is NaN or infinite",
     "scatter_max": "where an update is dropped JAX's derivative is NaN or infinite",
 }
-KINKED = {"scatter_min", "scatter_max", "abs", "maximum", "minimum"} | {op.name for op in OPERATIONS if "reduce_m" in op.name}
-"""Ops of which a sample may lie on a kink, where a difference says nothing."""
+KINKED = {"sort", "top_k", "scatter_min", "scatter_max", "abs", "maximum", "minimum"} | {
+    op.name for op in OPERATIONS if "reduce_m" in op.name
+}
+"""Ops of which a sample may lie on a kink (equal values of a sort), where a difference says nothing."""
 
 WITHOUT_JAX = {"convert", "gather_along", "stop"}
 """Ops whose golden is called in its own dtype, so that FP64 would be another function; they are linear or constant."""
