@@ -12,7 +12,7 @@ import pytest
 
 import pypto
 from pypto import Array, dtypes, lax
-from pypto.errors import PyptoError, ShapeError
+from pypto.errors import CallError, PyptoError, ShapeError
 from tests.bits import identical
 
 BF16 = ml_dtypes.bfloat16
@@ -377,3 +377,16 @@ def test_errors_of_operators_are_the_ops():
         Array(X) + Array(np.zeros((2, 2), np.float32))
     assert caught.value.code == "PL301"
     assert caught.value.source is not None and caught.value.source.text.strip().startswith("Array(X) + Array(np.zeros")
+
+
+def test_numpy_reduces_an_array_by_its_methods():
+    x = Array(np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert np.sum(x) == 15 and np.max(x) == 5 and np.min(x, axis=1).tolist() == [0, 3] and np.prod(x, axis=0).tolist() == [0, 4, 10]
+    assert np.mean(x) == 2.5 and np.sum(x, axis=1, keepdims=True).shape == (2, 1)
+    assert x.sum(dtype=dtypes.INT32).dtype is dtypes.INT32 and x.sum(0).tolist() == [3, 5, 7]
+
+
+def test_an_array_is_no_place_to_write_a_sum_to():
+    with pytest.raises(CallError) as caught:
+        Array([1.0]).sum(out=np.zeros(()))
+    assert caught.value.code == "PL601"

@@ -122,25 +122,30 @@ class ArrayMethods(Operators):
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         return OPS["reshape"](self, shape=resolve_shape(tuple(wanted), self.size))
 
-    def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """`lax.reduce_sum` over an axis, several, or all."""
-        return OPS["reduce_sum"](self, axes=axis, keepdims=keepdims)
+    def _operand(self, dtype: Any, out: Any) -> Any:
+        if out is not None:
+            raise CallError("PL601", "an Array is immutable: there is no `out`", fix="use what the method returns")
+        return self if dtype is None else self.astype(dtype)
 
-    def prod(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """`lax.reduce_prod` over an axis, several, or all."""
-        return OPS["reduce_prod"](self, axes=axis, keepdims=keepdims)
+    def sum(self, axis: Any = None, dtype: Any = None, out: None = None, *, keepdims: bool = False) -> Any:
+        """`lax.reduce_sum` over an axis, several, or all; with `dtype`, of the elements converted to it."""
+        return OPS["reduce_sum"](self._operand(dtype, out), axes=axis, keepdims=keepdims)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def prod(self, axis: Any = None, dtype: Any = None, out: None = None, *, keepdims: bool = False) -> Any:
+        """`lax.reduce_prod` over an axis, several, or all; with `dtype`, of the elements converted to it."""
+        return OPS["reduce_prod"](self._operand(dtype, out), axes=axis, keepdims=keepdims)
+
+    def max(self, axis: Any = None, out: None = None, *, keepdims: bool = False) -> Any:
         """`lax.reduce_max` over an axis, several, or all."""
-        return OPS["reduce_max"](self, axes=axis, keepdims=keepdims)
+        return OPS["reduce_max"](self._operand(None, out), axes=axis, keepdims=keepdims)
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def min(self, axis: Any = None, out: None = None, *, keepdims: bool = False) -> Any:
         """`lax.reduce_min` over an axis, several, or all."""
-        return OPS["reduce_min"](self, axes=axis, keepdims=keepdims)
+        return OPS["reduce_min"](self._operand(None, out), axes=axis, keepdims=keepdims)
 
-    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def mean(self, axis: Any = None, dtype: Any = None, out: None = None, *, keepdims: bool = False) -> Any:
         """The sum over an axis, several, or all, divided once by the number of elements: floats only."""
-        total = self.sum(axis, keepdims)
+        total = self.sum(axis, dtype, out, keepdims=keepdims)
         return total / float(self.size // max(1, math.prod(total.shape)))
 
 
