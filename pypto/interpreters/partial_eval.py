@@ -91,6 +91,17 @@ def trace_flat(fn: Callable[..., Sequence[Any]], avals: Sequence[Aval], name: st
     return program, trace.captured
 
 
+def joined(each: Sequence[tuple[Jaxpr, Sequence[Any]]]) -> tuple[list[Jaxpr], list[Any]]:
+    """Programs with what they captured as programs that all take what any of them captured, and those values."""
+    shared = list({id(x): x for _, captured in each for x in captured}.values())
+    programs = []
+    for program, captured in each:
+        own = dict(zip(map(id, captured), program.invars, strict=False))
+        lead = tuple(own.get(id(x)) or Var(_array(aval_of(x))) for x in shared)
+        programs.append(program.replace(invars=(*lead, *program.invars[len(captured) :])))
+    return programs, shared
+
+
 def replay(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
     """Run a program under the current trace, equation by equation; errors and new equations have the lines of the old ones."""
     trace = current_trace()

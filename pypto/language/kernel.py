@@ -23,6 +23,7 @@ from pypto.language.declaration import Declaration
 from pypto.language.eager import EagerRuntime, EagerTrace
 from pypto.language.explaining import CacheReport, explain, report
 from pypto.language.front import FRONT, Front, configured
+from pypto.language.functional import KernelLaunch, call_in_program
 from pypto.language.launching import MISS, Launches
 from pypto.language.misspelled import warn_misspelled
 from pypto.language.recovery import reporting
@@ -68,6 +69,7 @@ class Kernel(Front):
         self._named = _named_in_strings(fn)
         self._programs: dict[Any, Program] = {}
         self._launches, self._repeats = Launches(self), Repeats(self)
+        self.functions: dict[Any, KernelLaunch] = {}
         self._device_writes: set[str] = set()
 
     @property
@@ -164,16 +166,12 @@ class Kernel(Front):
         trace = current_trace()
         if isinstance(trace, PlTrace):
             return splice(self, trace, args, dict(kwargs))
-        if trace is not EVAL:
-            raise BodyError(
-                "PL112",
-                f"`{self.fn.__name__}` called under {type(trace).__name__}",
-                fix="kernels inside array programs come with the transformations",
-            )
         if self.kind == "inline":
             raise BodyError(
                 "PL112", f"`{self.fn.__name__}` is inline: it is only part of other kernels", fix="call it from a @pl.jit kernel"
             )
+        if trace is not EVAL:
+            return call_in_program(self, args, kwargs)
         call, program = (None if kwargs else self._repeats(args)) or self._first(args, kwargs)
         return self._run(program, call)
 

@@ -13,11 +13,11 @@ from typing import Any
 from pypto import dtypes, tree
 from pypto.core.array import Array
 from pypto.core.avals import ArrayAval, Aval
-from pypto.core.ir import Jaxpr, Var
+from pypto.core.ir import Jaxpr
 from pypto.core.op import OPS
 from pypto.core.trace import Tracer, aval_of, current_trace
 from pypto.errors import BodyError, CallError, OutputError, ShapeError
-from pypto.interpreters.partial_eval import trace_flat
+from pypto.interpreters.partial_eval import joined, trace_flat
 from pypto.interpreters.tangents import apply, plain
 from pypto.lax.families import as_dtype
 
@@ -61,17 +61,6 @@ def leaves_of(value: Any) -> tuple[list[Any], tree.Structure, list[bool]]:
     return [x if isinstance(x, Tracer | Array) else Array(x) for x in leaves], structure, weak
 
 
-def _joined(each: Sequence[Traced]) -> tuple[list[Jaxpr], list[Any]]:
-    """Programs that all take the values any of them uses from around it."""
-    shared = list({id(x): x for t in each for x in t.captured}.values())
-    programs = []
-    for t in each:
-        own = dict(zip(map(id, t.captured), t.program.invars, strict=False))
-        lead = tuple(own.get(id(x)) or Var(plain(aval_of(x))) for x in shared)
-        programs.append(t.program.replace(invars=(*lead, *t.program.invars[len(t.captured) :])))
-    return programs, shared
-
-
 def _shown(structure: tree.Structure, avals: Sequence[Aval]) -> Any:
     return tree.unflatten(structure, [str(a) for a in avals])
 
@@ -110,7 +99,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     for b, t in zip(branches[1:], each[1:], strict=True):
         what = f"the branches `{name_of(branches[0])}` and `{name_of(b)}` give"
         _check_same(what, (each[0].structure, each[0].outs), (t.structure, t.outs))
-    programs, shared = _joined(each)
+    programs, shared = joined([(t.program, t.captured) for t in each])
     at = as_dtype(index, kind, dtypes.INT32)
     return tree.unflatten(each[0].structure, apply(OPS["switch"], [at, *shared, *leaves], {"branches": tuple(programs)}))
 

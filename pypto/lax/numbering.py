@@ -152,7 +152,7 @@ def places(
     window = np.zeros((), np.int64)
     for d in dn.window_axes(len(shape)):
         window = window[..., None] + np.arange(sizes[d]) * strides[d]
-    return flat.reshape(*batch, *(1 for _ in window.shape)) + window, np.ones_like(inside) if clip else inside
+    return flat.reshape((*batch, *(1 for _ in window.shape))) + window, np.ones_like(inside) if clip else inside
 
 
 def output_order(dn: GatherDimensionNumbers, batch_rank: int) -> list[int]:

@@ -144,9 +144,10 @@ def gather(
         kind = dtypes.dtype_of(operand.dtype)
         number = fill_default(kind) if fill_value is None else fill_value
         number = numerics.round_literal(number, kind) if isinstance(number, bool | int | float) else number
-        outside = ~inside.reshape(*inside.shape, *(1,) * (where.ndim - inside.ndim))
+        outside = ~inside.reshape((*inside.shape, *(1,) * (where.ndim - inside.ndim)))
         read = np.where(outside, np.asarray(number, operand.dtype), read)
-    return np.ascontiguousarray(read.transpose(order))
+    turned = read.transpose(order)
+    return np.ascontiguousarray(turned).reshape(turned.shape)  # which would give a result without axes one
 
 
 # ---- scatter -----------------------------------------------------------------------------------------------------
@@ -211,7 +212,7 @@ def _scattered(
     where, inside = places(x.shape, indices, gather_dn, _window_sizes(x.ndim, updates.shape, dn), clip=mode == "clip")
     batch = [i for i in range(updates.ndim) if i not in dn.update_window_dims]
     lined = updates.transpose([*batch, *dn.update_window_dims]).reshape(where.shape)
-    kept = np.broadcast_to(inside.reshape(*inside.shape, *(1,) * (where.ndim - inside.ndim)), where.shape)
+    kept = np.broadcast_to(inside.reshape((*inside.shape, *(1,) * (where.ndim - inside.ndim))), where.shape)
     result = np.array(x)
     flat, at, values = result.reshape(-1), where[kept], np.ascontiguousarray(lined[kept])
     sequential = None if combine is None else _SEQUENTIAL.get(combine)
