@@ -28,7 +28,7 @@ def test_every_op_of_the_library_has_a_section() -> None:
 def test_only_families_of_later_versions_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["ops", "--missing"]) == 0
     assert "not built" not in capsys.readouterr().out
-    assert {family for family, _, _ in ops.missing()} == {"cross-core", "caches and dumps", "distributed", "MX formats"}
+    assert {family for family, _, _ in ops.missing()} == {"cross-core", "distributed", "MX formats"}
 
 
 def test_a_page_is_found_by_a_spelling_and_an_unknown_name_suggests_others(capsys: pytest.CaptureFixture[str]) -> None:

@@ -199,5 +199,7 @@ HANDLERS: dict[str, Callable[[Machine, Eqn, Sequence[Any]], Sequence[Any]]] = {
     "task_is_valid": task_is_valid,
     "scope": nothing,
     "prefetch": nothing,
+    "dump_tag": nothing,
+    "cacheinvalid": nothing,
     "syncall": nothing,
 }

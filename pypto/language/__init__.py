@@ -163,7 +163,7 @@ from pypto.language.system import (
 from pypto.language.system import (
     get_subblock_idx as _get_subblock_idx,
 )
-from pypto.language.tasks import no_dep, spmd_submit, submit
+from pypto.language.tasks import dump_tag, no_dep, spmd_submit, submit
 from pypto.language.types import RUNTIME, Array, InOut, Out, Scalar, TaskId, Tensor, Tile, Tuple, dynamic
 from pypto.lax import (
     abs,
@@ -230,6 +230,7 @@ tensor = _Namespace(
     create=create_tensor,
     dim=_dim,
     view=_view,
+    dump_tag=dump_tag,
 )
 tile = _Namespace(
     **{n: _spelled_at(v, "tile") for n, v in _BOTH.items() if n not in _TENSOR_ONLY},
@@ -249,6 +250,7 @@ prefetch = _Namespace(
 system = _Namespace(
     available_aiv_count=_system.available_aiv_count,
     available_cluster_count=_system.available_cluster_count,
+    cacheinvalid=_system.cacheinvalid,
     syncall=_system.syncall,
     task_dummy=_system.task_dummy,
     task_invalid=_system.task_invalid,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any
 
 from pypto import config, dtypes, lax
 from pypto.core.index import is_static
-from pypto.errors import BodyError, CallError, TaskError
+from pypto.errors import BodyError, CallError, ShapeError, TaskError
 from pypto.language import access
 from pypto.language.spelled import trace_here
 from pypto.language.tasks import as_task, dependencies
@@ -117,6 +118,36 @@ def syncall(*, core_type: str = "mix", mode: Any = SyncAllMode.HARD, gm_workspac
         )
     operands = [trace.atom(x) for x in given.values()]
     trace.emit(lax.syncall, operands, {"core_type": core_type, "mode": chosen.value, "given": tuple(given)})
+
+
+def cacheinvalid(tensor: Any = None, shapes: Sequence[Any] | None = None, offsets: Sequence[Any] | None = None) -> None:
+    """Forget what the scalar unit's cache holds, so that the next read sees what other cores wrote. It is kept in the program.
+
+    Memory here has no cache that could be behind it: no number changes.
+
+    Args:
+      tensor: a GM tensor; without one, all of global memory is meant.
+      shapes, offsets: the window of it, an extent and a start per axis. The line that holds the window's first element is forgotten.
+    Errors:
+      PL601 if only some of the three are given, PL307 for anything but a GM tensor, PL301 for other numbers of axes, PL303 for a window
+      past the tensor.
+    """
+    trace = trace_here("system.cacheinvalid")
+    given = [x is not None for x in (tensor, shapes, offsets)]
+    if not any(given):
+        trace.emit(lax.cacheinvalid, [], {})
+        return
+    if tensor is None or shapes is None or offsets is None:
+        raise CallError("PL601", "pl.system.cacheinvalid with a part of a window", fix="(tensor, shapes, offsets), or nothing at all")
+    if not isinstance(tensor, RefValue):
+        raise ShapeError("PL307", "pl.system.cacheinvalid of what is no GM tensor", fix="the tensor that other cores write")
+    if not len(shapes) == len(offsets) == tensor.ndim:
+        found = f"{len(shapes)} shapes and {len(offsets)} offsets for {tensor.ndim} axes of {access.called(tensor)}"
+        raise ShapeError("PL301", f"pl.system.cacheinvalid: {found}", fix="one of each per axis")
+    sizes = tuple(access.offset(trace, n, "a shape") for n in shapes)
+    starts = tuple(access.offset(trace, n, "an offset") for n in offsets)
+    line = access.view(trace, tensor, access.Window(starts, sizes))
+    trace.emit(lax.cacheinvalid, [trace.atom(line)], {})
 
 
 def _workspace(x: Any) -> RefValue:

@@ -10,7 +10,7 @@ from pypto import dtypes, lax
 from pypto.core.avals import RefAval
 from pypto.core.ir import Atom, Literal, Var
 from pypto.core.trace import Scope
-from pypto.errors import BodyError, CallError, TaskError
+from pypto.errors import BodyError, CallError, ShapeError, TaskError
 from pypto.language.scopes import Asked, At, Level, Loop
 from pypto.language.spelled import trace_here
 from pypto.language.trace import PlTrace
@@ -201,6 +201,27 @@ class NoDep:
 
     def __repr__(self) -> str:
         return f"pl.no_dep({self.tensor!r})"
+
+
+def dump_tag(tensor: Any) -> Any:
+    """Mark a tensor: a run with `RunConfig(enable_dump_args=1)` writes it before and after every later task that takes it.
+
+    The declaration for many tasks where `dumps=` names the tensors of one. It changes no number.
+
+    Args:
+      tensor: a tensor of orchestration.
+    Returns:
+      The tensor.
+    Errors:
+      PL105 inside a region, PL307 for anything but a GM tensor.
+    """
+    trace = trace_here("dump_tag")
+    if trace.in_region:
+        raise BodyError("PL105", "pl.dump_tag inside a region", fix="mark the tensor in orchestration, before the task that takes it")
+    if not isinstance(tensor, RefValue):
+        raise ShapeError("PL307", f"pl.dump_tag of {tensor!r}, which is no GM tensor", fix="mark a tensor that tasks take")
+    trace.emit(lax.dump_tag, [trace.atom(tensor)], {})
+    return tensor
 
 
 def no_dep(tensor: Any) -> NoDep:

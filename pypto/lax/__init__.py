@@ -81,7 +81,7 @@ from pypto.lax.shape import (
 from pypto.lax.sorting import mrgsort_lists, mrgsort_runs, sort32
 from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, full_like, split, stack, tile, unstack
 from pypto.lax.subscripts import take, take_along_axis
-from pypto.lax.tasks import prefetch, scope, syncall, task_dummy, task_invalid, task_is_valid
+from pypto.lax.tasks import cacheinvalid, dump_tag, prefetch, scope, syncall, task_dummy, task_invalid, task_is_valid
 from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
 from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul, scatter_sub
@@ -245,6 +245,8 @@ __all__ = [
     "prelu",
     "ramp",
     "prefetch",
+    "dump_tag",
+    "cacheinvalid",
     "random_bits",
     "read",
     "recip",

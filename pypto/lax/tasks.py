@@ -146,6 +146,31 @@ def prefetch(ref: Any) -> Any:
     """Bring a buffer into the cache nearest to the cores: a hint. It reads nothing that a program could see, and orders nothing."""
 
 
+@structural(
+    abstract=lambda ref: (),
+    refs=(0,),
+    keep=True,
+    pto=No("it is a mark on the arguments of tasks"),
+    show=lambda e, name: f"dump_tag {name(e.ins[0])}",
+)
+def dump_tag(ref: Any) -> Any:
+    """Mark a buffer: runs with dumps write it before and after every later task that takes it. It changes no number."""
+
+
+@structural(
+    abstract=lambda *refs: (),
+    refs=(0,),
+    keep=True,
+    pto=Native("pto.cmo.cacheinvalid"),
+    show=lambda e, name: f"cacheinvalid {name(e.ins[0])}" if e.ins else "cacheinvalid",
+)
+def cacheinvalid(*refs: Any) -> Any:
+    """Forget what the scalar unit's cache holds, of the line a window starts in, or without one of all of global memory.
+
+    Memory here has no cache that could be behind it: it changes no number.
+    """
+
+
 def _show_barrier(e: Any, name: Namer) -> str:
     p = e.params
     operands = [f"{k}={name(a)}" for k, a in zip(p["given"], e.ins, strict=True)]

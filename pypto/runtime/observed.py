@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pypto.core.avals import RefAval
 from pypto.core.ir import Eqn, Jaxpr, Var
 from pypto.errors import TaskError
 from pypto.interpreters.reference import Machine
@@ -62,6 +63,7 @@ class ObservedMachine(Machine):
         self._open: list[_Scope] = []
         self._held = [[0, 0] for _ in range(RINGS)]  # tasks and bytes that the open scopes of each ring keep
         self._launches = 0
+        self._tagged: list[Any] = []
         self._inside = False
         self._lines: list[str] = []
 
@@ -120,6 +122,8 @@ class ObservedMachine(Machine):
         if eqn.op.name in ("call", "copy"):
             self._keep(eqn, 1, 0)
         launch = eqn.op.name == "call"
+        if eqn.op.name == "dump_tag":
+            self._tagged.append(self.read(eqn.ins[0]).buffer)
         if launch:
             self._dump(eqn, "before")
         self._inside = launch
@@ -139,7 +143,9 @@ class ObservedMachine(Machine):
         kernel, blocks = eqn.params["kernel"], eqn.params["blocks"]
         parts = eqn.params["launch"].divide(eqn.ins, blocks=blocks)
         if self._watch.only_marked:
-            marked = [(a.name if isinstance(a, Var) else "", a) for a in parts.dumps]
+            taken = [a for a in parts.operands if a not in parts.dumps and isinstance(a.aval, RefAval)]
+            tagged = [a for a in taken if any(self.read(a).buffer is b for b in self._tagged)]
+            marked = [(a.name if isinstance(a, Var) else "", a) for a in (*parts.dumps, *tagged)]
         else:
             inside = self.kernels[kernel].invars[1 if blocks else 0 :]
             marked = [(v.name, a) for v, a in zip(inside, parts.operands, strict=True)]

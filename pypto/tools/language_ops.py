@@ -69,8 +69,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     _family(
         "caches and dumps",
-        "tensor.dump_tag cacheinvalid",
-        later="caches exist on a device only; marked dumps come with the runtime",
+        "tensor.dump_tag system.cacheinvalid",
     ),
     _family(
         "distributed",

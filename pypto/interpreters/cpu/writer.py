@@ -34,6 +34,8 @@ _HANDLERS = {
     "task_is_valid": tasks.task_is_valid,
     "scope": tasks.nothing,
     "prefetch": tasks.nothing,
+    "dump_tag": tasks.nothing,
+    "cacheinvalid": tasks.nothing,
     "syncall": tasks.syncall,
     "unset": blocks.unset,
     "alloc": memory.alloc,
