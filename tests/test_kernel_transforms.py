@@ -204,3 +204,41 @@ def test_a_changed_captured_value_reaches_array_programs():
     assert identical(f(X), X * np.float32(2))
     scale = 3.0
     assert identical(f(X), X * np.float32(3))
+
+
+@pl.jit
+def ragged(x: Rows, y: pl.Out[Rows]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.slice(x, [8, 16], [0, 0], valid_shape=[8, 11])
+        e = pl.exp(t)
+        y[:] = pl.fillpad(pl.row_expand_div(e, pl.row_sum(e)))
+
+
+def test_a_partly_valid_tile_is_the_array_of_its_valid_part():
+    def by_hand(x):
+        return jnp.pad(jax.nn.softmax(x[:, :11], -1), ((0, 0), (0, 5)))
+
+    value, _ = pypto.vjp(ragged, X)
+    assert identical(value, ragged(X))
+    close(pypto.grad(lambda x: (ragged(x) * x).sum())(X), jax.grad(lambda x: jnp.sum(by_hand(x) * x))(X))
+    assert identical(pypto.vmap(ragged)(MANY), stacked(ragged, MANY))
+
+
+@pl.jit
+def chosen(x: Rows, which: pl.Scalar[pl.INT32], y: pl.Out[Rows]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        if which > 0:
+            t = pl.exp(x[:, 0:8])
+        else:
+            t = pl.mul(x[:, 0:8], 3.0)
+        y[:, 0:8] = t
+        y[:, 8:16] = x[:, 8:16]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_branch_of_a_kernel_that_data_choose_has_a_derivative(which):
+    wanted = np.concatenate([np.exp(X[:, :8]) if which else np.full((8, 8), 3, np.float32), np.ones((8, 8), np.float32)], 1)
+    close(pypto.grad(lambda x: chosen(x, which).sum())(X), wanted)
+    close(pypto.jit(pypto.grad(lambda x, n: chosen(x, n).sum()))(X, np.int32(which)), wanted)
+    each = pypto.vmap(chosen, (0, 0))(MANY, np.array([0, 1, 1], np.int32))
+    assert identical(each, stacked(lambda x, n: chosen(x, int(n)), MANY, np.array([0, 1, 1])))

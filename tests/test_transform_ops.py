@@ -155,7 +155,8 @@ WITHOUT_JAX = {"convert", "gather_along", "stop"}
 
 
 @pytest.mark.parametrize(
-    ("op", "args", "params", "where"), [s for s in SAMPLES if s.values[0].golden and s.values[0].name not in WITHOUT_JAX]
+    ("op", "args", "params", "where"),
+    [s for s in SAMPLES if s.values[0].golden and s.values[0].name not in WITHOUT_JAX and s.id.endswith(("-1", "-3"))],
 )
 def test_jvp_is_that_of_jax_and_of_central_differences(op, args, params, where):
     _, tangents, ds = forward(op, args, params, where)
