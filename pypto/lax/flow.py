@@ -12,7 +12,7 @@ from typing import Any
 
 from pypto import dtypes, tree
 from pypto.core.array import Array
-from pypto.core.avals import ArrayAval, Aval
+from pypto.core.avals import ArrayAval, Aval, scalar
 from pypto.core.ir import Jaxpr
 from pypto.core.op import OPS
 from pypto.core.trace import Tracer, aval_of, current_trace
@@ -136,16 +136,16 @@ def _carried(
 ) -> tuple[list[Any], tree.Structure, Traced]:
     """A loop body with the values it carries; numbers to begin with take the dtype the body gives them."""
     leaves, structure, weak = leaves_of(init)
-    avals = [plain(aval_of(x)) for x in leaves]
-    body = traced(fn, [*avals, *extra], arguments(structure))
-    new, types = part(body)
-    if new == structure and any(weak):
-        wanted = [t.dtype if w and a.shape == t.shape else a.dtype for a, t, w in zip(avals, types, weak, strict=True)]
-        if wanted != [a.dtype for a in avals]:
+    avals: list[Aval] = [plain(aval_of(x)) for x in leaves]
+    if any(weak):  # once with numbers as numbers, to see what they meet
+        guess = traced(fn, [*(scalar(a.dtype, w) if w else a for a, w in zip(avals, weak, strict=True)), *extra], arguments(structure))
+        new, types = part(guess)
+        if new == structure:
+            wanted = [t.dtype if w and not t.shape else a.dtype for a, t, w in zip(avals, types, weak, strict=True)]
             leaves = [as_dtype(x, aval_of(x), d) for x, d in zip(leaves, wanted, strict=True)]
             avals = [plain(aval_of(x)) for x in leaves]
-            body = traced(fn, [*avals, *extra], arguments(structure))
-            new, types = part(body)
+    body = traced(fn, [*avals, *extra], arguments(structure))
+    new, types = part(body)
     _check_same(f"{what} `{name_of(fn)}` is given and returns, to be carried,", (structure, avals), (new, types))
     return leaves, structure, body
 
