@@ -177,10 +177,7 @@ def test_polynomials_in_shapes_are_compared_by_their_structure():
 
 
 def test_unknowns_that_are_met_together_are_matched_in_the_order_they_were_made():
-    pairs = [unknowns("M", "N")]
-    while min(pairs[-1][1].key, pairs[-1][0].key) == pairs[-1][0].key:  # until the text of the second one sorts first
-        pairs.append((pairs[-1][1], *unknowns("N")))
-    (m, n), (p, q) = pairs[-1], unknowns("P", "Q")
+    (m, n), (p, q) = unknowns("M", "N"), unknowns("P", "Q")
     assert alpha_equal(symbolic((m * 2 + n,)), symbolic((p * 2 + q,)))
     assert not alpha_equal(symbolic((m * 2 + n,)), symbolic((p + q * 2,)))
 
