@@ -195,6 +195,7 @@ CASES = {
 ON = {"check": False, "executor": "cpu", "threads": 3}
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what starts tests in the background has them ignore Ctrl-C
     with pypto.override(check=False, executor="reference"):
         WANTED = np.asarray(blocks(X)).tobytes()
     with pypto.override(**ON):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pypto import Array, dtypes, lax
-from pypto.core.ir import Jaxpr
+from pypto.core.ir import Jaxpr, alpha_equal
 from pypto.core.op import Labels, Moves, Pointwise, Ulp, Whole
 from pypto.dtypes import DTYPES, dtype_of
 from pypto.errors import PyptoError
@@ -32,9 +32,22 @@ SAMPLED = [op for op in OPERATIONS if op.samples()]
 every_sampled_op = pytest.mark.parametrize("op", SAMPLED, ids=lambda op: op.name)
 
 
+MADE_BY_TRANSFORMATIONS = {"remat_tangent", "custom_jvp_call", "custom_vjp_call", "custom_tangent", "kernel"}
+"""Their bodies are made by tracing user functions: tests/test_custom_rules.py and tests/test_kernel_transforms.py run them."""
+
+
+def same(a, b):
+    """Equal options; bodies are equal up to the names of their variables."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return alpha_equal(a, b) if isinstance(a, Jaxpr) else a == b
+
+
 @every_op
 def test_every_op_that_computes_has_samples(op):
     if op is lax.set_validshape:  # it marks tiles only: tests below and those of the executor run it
+        return
+    if op.name in MADE_BY_TRANSFORMATIONS:
         return
     assert op.samples()
     for args, params in op.samples():
@@ -44,7 +57,7 @@ def test_every_op_that_computes_has_samples(op):
 @every_sampled_op
 def test_samples_are_the_same_every_time(op):
     for (a, p), (b, q) in zip(op.samples(), op.samples(), strict=True):
-        assert p == q and all(identical(x, y) for x, y in zip(a, b, strict=True))
+        assert p.keys() == q.keys() and all(same(p[k], q[k]) for k in p) and all(identical(x, y) for x, y in zip(a, b, strict=True))
 
 
 @every_sampled_op

@@ -11,7 +11,7 @@ from pypto import dtypes, lax
 from pypto.core.avals import Aval, RefAval, ScalarAval, TileAval, scalar
 from pypto.core.index import Dim, Index
 from pypto.core.ir import Atom, Jaxpr, Literal, Var
-from pypto.core.op import Op
+from pypto.core.op import Op, Structural
 from pypto.core.trace import JaxprTrace, Scope, aval_of
 from pypto.dtypes import DType
 from pypto.errors import BodyError, PyptoError, ShapeError
@@ -157,7 +157,8 @@ class PlTrace(JaxprTrace):
         raise BodyError("PL106", f"`{what}` got {type(x).__name__} {x!r}", fix="tensors, tiles, scalars and numbers can be traced")
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if any(isinstance(p, Jaxpr) or (isinstance(p, tuple) and p and isinstance(p[0], Jaxpr)) for p in params.values()):
+        bodies = (p[0] if isinstance(p, tuple) and p else p for p in params.values())
+        if not isinstance(op.axes, Structural) and any(isinstance(p, Jaxpr) for p in bodies):
             raise BodyError(
                 "PL112", f"`{op.name}` of array functions in a kernel", fix="write the loop, the branch or the computation as statements"
             )
