@@ -161,12 +161,3 @@ def test_a_dynamic_extent_is_not_frozen_to_that_of_the_first_call():  # C59
     with pytest.raises(CallError) as caught:
         adds_rows(np.zeros((2, 8), np.float32), np.zeros((3, 8), np.float32))
     assert caught.value.code == "PL602" and "2 (from `x`)" in caught.value.message and "3 (axis 0 of `y`)" in caught.value.message
-
-
-# C73: a kernel in an array program.
-
-
-def test_a_kernel_in_an_array_program_is_an_error_that_names_it():  # C73
-    with pytest.raises(PyptoError) as caught:
-        pypto.make_jaxpr(lambda x: leaks(x))(np.zeros(8, np.float32))
-    assert caught.value.code == "PL112" and "`leaks`" in caught.value.message

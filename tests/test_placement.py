@@ -335,10 +335,7 @@ def test_an_inline_function_cannot_be_called_outside():
     refused("PL112", lambda: spreads(X, X), at="spreads(X, X)")  # refused
 
 
-def test_a_kernel_cannot_be_called_in_an_array_program():
+def test_what_a_block_runs_cannot_be_called_in_an_array_program():
     import pypto
 
-    def program(x):
-        return copies_its_block(x)  # refused
-
-    refused("PL112", lambda: pypto.make_jaxpr(program)(X), at="copies_its_block(x)")
+    refused("PL105", lambda: pypto.make_jaxpr(lambda x: copies_its_block(x))(X), at="pl.tile.get_block_idx()")
