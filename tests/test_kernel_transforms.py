@@ -242,3 +242,19 @@ def test_a_branch_of_a_kernel_that_data_choose_has_a_derivative(which):
     close(pypto.jit(pypto.grad(lambda x, n: chosen(x, n).sum()))(X, np.int32(which)), wanted)
     each = pypto.vmap(chosen, (0, 0))(MANY, np.array([0, 1, 1], np.int32))
     assert identical(each, stacked(lambda x, n: chosen(x, int(n)), MANY, np.array([0, 1, 1])))
+
+
+@pl.jit
+def doubled_with_marks(x: pl.Tensor[[4, 8], pl.FP32], out: pl.Out[pl.Tensor[[4, 8], pl.FP32]]):
+    flat = pl.reshape(x, [32])
+    pl.dump_tag(x)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        pl.prefetch.async_prefetch(flat, pl.prefetch.make_context())
+        pl.system.cacheinvalid()
+        pl.system.cacheinvalid(x, [1, 8], [0, 0])
+        out[:] = pl.mul(x, 2.0)
+
+
+def test_marks_are_passed_over_on_the_way_back():
+    x = np.ones((4, 8), np.float32)
+    assert np.asarray(pypto.grad(lambda x: doubled_with_marks(x).sum())(x)).tolist() == np.full((4, 8), 2).tolist()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pypto import tree
-from pypto.api.flat import Flattened, is_static, name_of, static_positions
+from pypto.api.flat import Flattened, is_static, name_of, named_after, static_positions
 from pypto.core.op import OPS
 from pypto.core.trace import EVAL, aval_of, current_trace
 from pypto.interpreters.partial_eval import trace_flat
@@ -33,4 +32,4 @@ def checkpoint(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] =
         outs = apply(OPS["remat"], [*captured, *flat.leaves], {"body": body}) if body.outs else []
         return tree.unflatten(flat.structure, outs)
 
-    return functools.wraps(fun)(made) if hasattr(fun, "__name__") else made
+    return named_after(fun, made)

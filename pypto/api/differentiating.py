@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pypto import tree
-from pypto.api.flat import NUMBERS, Flattened, called, check_differentiable, name_of
+from pypto.api.flat import NUMBERS, Flattened, chosen, name_of, named_after, of_chosen
 from pypto.core.array import Array
 from pypto.core.avals import Aval
 from pypto.core.trace import Tracer, aval_of
@@ -54,30 +54,15 @@ def value_and_grad(
     >>> value_and_grad(lambda x, y: x * x * y)(3.0, 2.0)
     (Array(18., dtype=FP32), Array(12., dtype=FP32))
     """
-    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def made(*args: Any, **kwargs: Any) -> Any:
-        chosen = []
-        for p in positions:
-            i = p + len(args) if p < 0 else p
-            if not 0 <= i < len(args):
-                raise CallError("PL601", f"argnums {p} of `{name_of(fun)}`, which got {len(args)} positional arguments", fix="one of them")
-            chosen.append(i)
-            for x in tree.flatten(args[i])[0]:
-                if not allow_int:
-                    check_differentiable(fun, called(fun, i), x)
-
-        def of_chosen(*values: Any) -> Any:
-            given = dict(zip(chosen, values, strict=True))
-            return fun(*(given.get(i, a) for i, a in enumerate(args)), **kwargs)
-
-        of_chosen.__name__ = name_of(fun)
-        value, pull, *aux = vjp(of_chosen, *(args[i] for i in chosen), has_aux=has_aux)
+        positions = chosen(fun, argnums, args, allow_int)
+        value, pull, *aux = vjp(of_chosen(fun, positions, args, kwargs), *(args[i] for i in positions), has_aux=has_aux)
         cotangents = pull(_one(fun, value))
         gradient = cotangents[0] if isinstance(argnums, int) else cotangents
         return ((value, *aux), gradient) if has_aux else (value, gradient)
 
-    return functools.wraps(fun)(made) if hasattr(fun, "__name__") else made
+    return named_after(fun, made)
 
 
 def _one(fun: Any, value: Any) -> Any:
@@ -107,7 +92,7 @@ def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
 
-    return functools.wraps(fun)(made) if hasattr(fun, "__name__") else made
+    return named_after(fun, made)
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:

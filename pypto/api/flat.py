@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -89,6 +90,40 @@ def is_array(x: Any) -> bool:
     return known and not isinstance(x, str | bytes | type)
 
 
+def chosen(fun: Any, argnums: int | Sequence[int], args: Sequence[Any], allow_int: bool = False) -> list[int]:
+    """The positions of the arguments that are differentiated, counted from 0.
+
+    Errors:
+      PL601 for a position that was not given, PL720 for an argument without a derivative.
+    """
+    found = []
+    for p in (argnums,) if isinstance(argnums, int) else argnums:
+        i = p + len(args) if p < 0 else p
+        if not 0 <= i < len(args):
+            raise CallError("PL601", f"argnums {p} of `{name_of(fun)}`, which got {len(args)} positional arguments", fix="one of them")
+        found.append(i)
+        if not allow_int:
+            for x in tree.flatten(args[i])[0]:
+                check_differentiable(fun, called(fun, i), x)
+    return found
+
+
+def of_chosen(fun: Callable[..., Any], positions: Sequence[int], args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    """A function of the arguments at these positions, with the others as they were given."""
+
+    def rest_given(*values: Any) -> Any:
+        given = dict(zip(positions, values, strict=True))
+        return fun(*(given.get(i, a) for i, a in enumerate(args)), **kwargs)
+
+    rest_given.__name__ = name_of(fun)
+    return rest_given
+
+
+def named_after(fun: Callable[..., Any], made: Callable[..., Any]) -> Callable[..., Any]:
+    """`made` with the name and documentation of `fun`, where it has any."""
+    return functools.wraps(fun)(made) if hasattr(fun, "__name__") else made
+
+
 def check_array(fun: Any, what: str, x: Any) -> None:
     """PL601 for an argument that is no array, PL110 for one of a trace that has ended."""
     if not is_array(x):
@@ -117,4 +152,17 @@ def check_differentiable(fun: Any, what: str, x: Any) -> None:
         )
 
 
-__all__ = ["NUMBERS", "Flattened", "called", "check_array", "check_differentiable", "is_array", "is_static", "name_of", "static_positions"]
+__all__ = [
+    "NUMBERS",
+    "Flattened",
+    "called",
+    "check_array",
+    "check_differentiable",
+    "chosen",
+    "is_array",
+    "is_static",
+    "name_of",
+    "named_after",
+    "of_chosen",
+    "static_positions",
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,12 +10,11 @@ import numpy as np
 
 from pypto import tree
 from pypto.api.differentiating import as_array, shown_tangents, vjp
-from pypto.api.flat import Flattened, called, check_differentiable, name_of
+from pypto.api.flat import Flattened, chosen, name_of, named_after, of_chosen
 from pypto.core.array import Array
 from pypto.core.avals import Aval
 from pypto.core.op import OPS
 from pypto.core.trace import aval_of
-from pypto.errors import CallError
 from pypto.interpreters import ad
 from pypto.interpreters.batching import batch, moved_axis, repeated
 from pypto.interpreters.tangents import Zero, differentiable, instantiate, plain
@@ -26,32 +24,6 @@ def _basis(aval: Aval) -> Array:
     """Every unit vector of a type, along a leading axis."""
     size = math.prod(aval.static_shape)
     return Array(np.eye(size, dtype=np.float32).reshape(size, *aval.static_shape), aval.dtype)
-
-
-def _chosen(fun: Any, argnums: int | Sequence[int], args: Sequence[Any]) -> list[int]:
-    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    found = []
-    for p in positions:
-        i = p + len(args) if p < 0 else p
-        if not 0 <= i < len(args):
-            raise CallError("PL601", f"argnums {p} of `{name_of(fun)}`, which got {len(args)} positional arguments", fix="one of them")
-        for x in tree.flatten(args[i])[0]:
-            check_differentiable(fun, called(fun, i), x)
-        found.append(i)
-    return found
-
-
-def _partial(fun: Callable[..., Any], chosen: Sequence[int], args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    def of_chosen(*values: Any) -> Any:
-        given = dict(zip(chosen, values, strict=True))
-        return fun(*(given.get(i, a) for i, a in enumerate(args)), **kwargs)
-
-    of_chosen.__name__ = name_of(fun)
-    return of_chosen
-
-
-def _wrapped(fun: Callable[..., Any], made: Callable[..., Any]) -> Callable[..., Any]:
-    return functools.wraps(fun)(made) if hasattr(fun, "__name__") else made
 
 
 def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
@@ -67,9 +39,9 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
     """
 
     def made(*args: Any, **kwargs: Any) -> Any:
-        chosen = _chosen(fun, argnums, args)
-        given = [args[i] for i in chosen]
-        flat = Flattened(_partial(fun, chosen, args, kwargs), given, {}, lambda i: False)
+        positions = chosen(fun, argnums, args)
+        given = [args[i] for i in positions]
+        flat = Flattened(of_chosen(fun, positions, args, kwargs), given, {}, lambda i: False)
         avals = [plain(aval_of(x)) for x in flat.leaves]
         columns: list[list[Any]] = []
         for k, aval in enumerate(avals):
@@ -85,7 +57,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
             columns.append([_last(x, aval.static_shape) for x in found])
         return _tree(argnums, flat.structure, flat.inputs.children[0], list(zip(*columns, strict=True)))
 
-    return _wrapped(fun, made)
+    return named_after(fun, made)
 
 
 def _last(x: Any, shape: tuple[int, ...]) -> Any:
@@ -115,9 +87,9 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
     """
 
     def made(*args: Any, **kwargs: Any) -> Any:
-        chosen = _chosen(fun, argnums, args)
-        given = [args[i] for i in chosen]
-        value, pull = vjp(_partial(fun, chosen, args, kwargs), *given)
+        positions = chosen(fun, argnums, args)
+        given = [args[i] for i in positions]
+        value, pull = vjp(of_chosen(fun, positions, args, kwargs), *given)
         outs, structure = tree.flatten(value)
         _, ins = tree.flatten(tuple(given))
         rows = []
@@ -135,7 +107,7 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
             rows.append([as_array(OPS["reshape"](x, shape=(*aval.static_shape, *aval_of(x).static_shape[1:]))) for x in found])
         return _tree(argnums, structure, ins, rows)
 
-    return _wrapped(fun, made)
+    return named_after(fun, made)
 
 
 def hessian(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pypto import tree
 from pypto.api.differentiating import as_array
-from pypto.api.flat import Flattened, called, name_of
+from pypto.api.flat import Flattened, called, name_of, named_after
 from pypto.core.trace import aval_of
 from pypto.errors import CallError
 from pypto.interpreters.batching import batch, moved_axis, repeated
@@ -42,7 +41,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size
         results = [_result(fun, x, b, a, size) for x, b, a in zip(outs, batched, wanted, strict=True)]
         return tree.unflatten(flat.structure, results)
 
-    return functools.wraps(fun)(made) if hasattr(fun, "__name__") else made
+    return named_after(fun, made)
 
 
 def _axes_of(fun: Any, in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:

@@ -135,6 +135,7 @@ class Op:
       addresses: how an op that goes through the handle at position 0 finds its elements: `(*arrays, **params) ->` their row-major
         positions in the buffer, -1 for none. What it reads is the result; what it writes is operand 1, in row-major order.
       keep: it stays although nobody uses its results: an effect that is no write to memory.
+      mark: it stays, and executors pass over it: what it says is for whoever prints, watches or places the program.
       unit: which unit runs it: vector, cube, move, scalar or control.
       accepts: dtypes of the data operands; None when `abstract` decides.
       on: per chip family, the dtypes its instruction takes; None where the chip takes whatever the op does.
@@ -173,6 +174,7 @@ class Op:
     index: tuple[int, ...] = ()
     addresses: Callable[..., Any] | None = None
     keep: bool = False
+    mark: bool = False
     unit: str = "vector"
     accepts: frozenset[Any] | None = None
     on: dict[str, frozenset[Any]] | None = None

@@ -117,11 +117,6 @@ def example_shape(x: Any, batched: bool) -> tuple[int, ...]:
     return shape[1:] if batched else shape
 
 
-def all_batched(size: int, operands: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
-    """Every operand with examples along axis 0; numbers too."""
-    return [x if b else repeated(x, size) for x, b in zip(operands, batched, strict=True)]
-
-
 # ---- forms that most rules have ----------------------------------------------------------------------------------
 
 

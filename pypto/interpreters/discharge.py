@@ -24,8 +24,8 @@ from pypto.interpreters.tangents import apply, operand, plain, results, zeros
 from pypto.interpreters.views import Permuted, Reshaped, View, Window
 from pypto.source import placed
 
-MARKS = ("scope", "task_dummy", "task_invalid")
-"""Ops that say something about tasks and compute nothing."""
+TASKS = ("task_dummy", "task_invalid")
+"""Ops that give ids of tasks, which no value depends on."""
 
 
 class _RunTimeBound(Exception):
@@ -115,7 +115,7 @@ class _Discharge:
 
     def equation(self, eqn: Eqn) -> None:
         handler = getattr(self, f"_{eqn.op.name}", None)
-        if eqn.op.name in MARKS:
+        if eqn.op.mark or eqn.op.name in TASKS:
             made: Sequence[Any] = [None for _ in eqn.outs]
         elif handler is not None:
             made = handler(eqn)

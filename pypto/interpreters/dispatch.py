@@ -180,8 +180,8 @@ def task_is_valid(machine: Machine, eqn: Eqn, ins: Sequence[Any]) -> Sequence[An
     return (Value(np.asarray(bool(ins[0].data)), ()),)
 
 
-def nothing(machine: Machine, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
-    """Marks of places, and the barrier of a dispatch that has one block."""
+def syncall(machine: Machine, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
+    """The barrier of a dispatch that has one block."""
     return ()
 
 
@@ -197,9 +197,5 @@ HANDLERS: dict[str, Callable[[Machine, Eqn, Sequence[Any]], Sequence[Any]]] = {
     "task_dummy": task_dummy,
     "task_invalid": task_invalid,
     "task_is_valid": task_is_valid,
-    "scope": nothing,
-    "prefetch": nothing,
-    "dump_tag": nothing,
-    "cacheinvalid": nothing,
-    "syncall": nothing,
+    "syncall": syncall,
 }

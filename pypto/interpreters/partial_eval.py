@@ -130,8 +130,3 @@ def pruned(jaxpr: Jaxpr, used: Sequence[bool] | None = None) -> Jaxpr:
             kept.append(eqn)
             live.update(a for a in eqn.ins if isinstance(a, Var))
     return jaxpr.replace(eqns=tuple(reversed(kept)), outs=outs)
-
-
-def avals_of(values: Sequence[Any]) -> list[Aval]:
-    """The types of values, numbers as arrays without axes."""
-    return [ArrayAval(a.shape, a.dtype) for a in map(aval_of, values)]

@@ -51,6 +51,8 @@ class Machine:
 
     def execute(self, eqn: Eqn) -> None:
         """Run one equation; an error that has no place of its own gets the equation's."""
+        if eqn.op.mark:
+            return
         ins = [self.read(a) for a in eqn.ins]
         handler = _HANDLERS.get(eqn.op.name) or (addressed if eqn.op.addresses is not None else None)
         try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pypto import dtypes, lax, tree
 from pypto.core.avals import TENSOR, Aval, RefAval, ScalarAval, TileAval, join, same_type, scalar
-from pypto.core.ir import Atom, Eqn, Jaxpr, Var
+from pypto.core.ir import Atom, Eqn, Var
 from pypto.core.trace import Scope
 from pypto.errors import OutputError
 from pypto.language.trace import PlTrace
@@ -228,10 +228,6 @@ def bring(trace: PlTrace, x: Any, a: Any, b: Any) -> Any:
 
 def joined(a: Atom, b: Atom) -> Aval:
     return join(a.aval, b.aval)
-
-
-def body_of(scope: Scope, invars: Sequence[Any], outs: Sequence[Atom], name: str) -> Jaxpr:
-    return Jaxpr(tuple(v.var for v in invars), tuple(scope.eqns), tuple(outs), name)
 
 
 Thunk = Callable[[], Any]

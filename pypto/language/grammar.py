@@ -10,6 +10,7 @@ import ast
 import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pypto.errors import BodyError, together
 from pypto.source import Source
@@ -258,3 +259,11 @@ def _expression(root: ast.AST) -> Iterator[Problem]:
 def _reserved(name: str, node: ast.AST) -> Iterator[Problem]:
     if name.startswith(PREFIX):
         yield Problem("PL102", f"names starting with `{PREFIX}` are reserved", f"rename `{name}`", node)
+
+
+_Node = TypeVar("_Node", bound=ast.AST)
+
+
+def located(node: _Node, where: ast.AST) -> _Node:
+    """A node that was made, at the place of the user's text it stands for: tracebacks and carets point there."""
+    return ast.copy_location(node, where)

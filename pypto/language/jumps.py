@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 import copy
 from dataclasses import dataclass
-from typing import TypeVar
 
 from pypto.errors import BodyError
-from pypto.language.grammar import PREFIX, is_call_of, loop_names, place
+from pypto.language.grammar import PREFIX, is_call_of, located, loop_names, place
 
 GOING = PREFIX + "going"
 """`_pypto_going(name)` at the head of a loop body: the loop ends before a turn in which the name is false."""
@@ -20,7 +19,6 @@ GOING = PREFIX + "going"
 FOREVER = "forever"
 """The runtime method that gives what a `while` statement stands over."""
 
-_Node = TypeVar("_Node", bound=ast.AST)
 _NONE, _SOME, _ALL = range(3)  # how many paths through a block jump
 
 
@@ -67,9 +65,9 @@ class Jumps:
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
         if endless and not _breaks(node.body):
             raise self.refuse("a `while` loop that nothing ends", "a condition that becomes false, or a `break`", node)
-        runtime = _at(ast.Name(self.runtime, ast.Load()), node.test)
-        forever = _at(ast.Call(_at(ast.Attribute(runtime, FOREVER, ast.Load()), node.test), [], []), node.test)
-        turns = _at(ast.For(self._name("turn", node, ast.Store()), forever, node.body, node.orelse), node)
+        runtime = located(ast.Name(self.runtime, ast.Load()), node.test)
+        forever = located(ast.Call(located(ast.Attribute(runtime, FOREVER, ast.Load()), node.test), [], []), node.test)
+        turns = located(ast.For(self._name("turn", node, ast.Store()), forever, node.body, node.orelse), node)
         return self._for(turns, None if endless else node.test)
 
     def _pl_while(self, node: ast.For) -> list[ast.stmt]:
@@ -79,12 +77,12 @@ class Jumps:
             raise self.refuse("a pl.while_ body that does not begin with pl.cond", "pl.cond(test) as its first statement", first)
         if len(first.value.args) != 1 or first.value.keywords:
             raise self.refuse("pl.cond takes one condition", "pl.cond(x < n)", first)
-        node.body = node.body[1:] or [_at(ast.Pass(), first)]
+        node.body = node.body[1:] or [located(ast.Pass(), first)]
         if loop_names(node.target)[0]:  # one name without a tuple
             raise BodyError(
                 "PL102", "a pl.while_ loop has no index", fix="for (x,) in pl.while_(init_values=(0,)):", at=place(self.file, node.target)
             )
-        node.target = _at(ast.Tuple([self._name("turn", node, ast.Store()), node.target], ast.Store()), node.target)
+        node.target = located(ast.Tuple([self._name("turn", node, ast.Store()), node.target], ast.Store()), node.target)
         return self._for(node, first.value.args[0])
 
     def _for(self, node: ast.For, test: ast.expr | None) -> list[ast.stmt]:
@@ -96,8 +94,8 @@ class Jumps:
             after = self._yields_as_names(node)
         body: list[ast.stmt] = self.block(node.body)
         if test is not None:
-            leave = _at(ast.Break(), test)
-            body = [_at(ast.If(test, body, [leave]), test)]
+            leave = located(ast.Break(), test)
+            body = [located(ast.If(test, body, [leave]), test)]
         if test is not None or jumps:
             loop.flagged = self._needs_flag(body)
             body, _ = self._lower(body, loop)
@@ -106,14 +104,14 @@ class Jumps:
         orelse, node.orelse, node.body = self.block(node.orelse), [], body
         if not loop.breaks:
             return [node, *after, *orelse]
-        going = _at(ast.Name(loop.going, ast.Load()), node.iter)
-        mark = _at(ast.Call(_at(ast.Name(GOING, ast.Load()), node.iter), [going], []), node.iter)
-        body.insert(0, _at(ast.Expr(mark), node.iter))
+        going = located(ast.Name(loop.going, ast.Load()), node.iter)
+        mark = located(ast.Call(located(ast.Name(GOING, ast.Load()), node.iter), [going], []), node.iter)
+        body.insert(0, located(ast.Expr(mark), node.iter))
         if orelse and test is not None:
             # `else` runs when the condition ended the loop, and not after a `break`: the two would need telling apart.
             raise self.refuse("`else` on a `while` loop", "a name that says whether the loop was left by `break`", orelse[0])
         if orelse:
-            orelse = [_at(ast.If(_at(ast.Name(loop.going, ast.Load()), node), orelse, []), node)]
+            orelse = [located(ast.If(located(ast.Name(loop.going, ast.Load()), node), orelse, []), node)]
         return [self._set(loop.going, True, node), node, *after, *orelse]
 
     def _yields_as_names(self, node: ast.For) -> list[ast.stmt]:
@@ -127,14 +125,14 @@ class Jumps:
             if len(value.args) != len(state) or any(isinstance(a, ast.Starred) for a in value.args):
                 message = f"pl.yield_ gives {len(value.args)} values for {len(state)} state names"
                 raise BodyError("PL102", message, fix="one per name of init_values=", at=place(self.file, statement))
-            given: ast.expr = value.args[0] if len(state) == 1 else _at(ast.Tuple(value.args, ast.Load()), value)
-            moved: list[ast.stmt] = [_at(ast.Assign([self._names(state, value, ast.Store())], given), statement)]
+            given: ast.expr = value.args[0] if len(state) == 1 else located(ast.Tuple(value.args, ast.Load()), value)
+            moved: list[ast.stmt] = [located(ast.Assign([self._names(state, value, ast.Store())], given), statement)]
             for target in _targets(statement):
-                moved.append(_at(ast.Assign([target], self._names(state, value, ast.Load())), statement))
-                after.append(_at(ast.Assign([copy.deepcopy(target)], self._names(state, value, ast.Load())), statement))
+                moved.append(located(ast.Assign([target], self._names(state, value, ast.Load())), statement))
+                after.append(located(ast.Assign([copy.deepcopy(target)], self._names(state, value, ast.Load())), statement))
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
                 loaded = self._names(state, value, ast.Load())
-                moved[-1] = _at(ast.AnnAssign(statement.target, statement.annotation, loaded, 1), statement)
+                moved[-1] = located(ast.AnnAssign(statement.target, statement.annotation, loaded, 1), statement)
             if position + 1 != len(node.body):
                 raise BodyError(
                     "PL102", "statements after pl.yield_", fix="yield once, at the end", at=place(self.file, node.body[position + 1])
@@ -144,8 +142,8 @@ class Jumps:
         return after
 
     def _names(self, names: tuple[str, ...], where: ast.AST, context: ast.Load | ast.Store) -> ast.expr:
-        parts: list[ast.expr] = [_at(ast.Name(name, context), where) for name in names]
-        return parts[0] if len(parts) == 1 else _at(ast.Tuple(parts, context), where)
+        parts: list[ast.expr] = [located(ast.Name(name, context), where) for name in names]
+        return parts[0] if len(parts) == 1 else located(ast.Tuple(parts, context), where)
 
     # ---- jumps ----
 
@@ -168,7 +166,7 @@ class Jumps:
                     out.append(self._set(loop.going, False, node))
                 if loop.flagged:
                     out.append(self._set(loop.on, False, node))
-                return out or [_at(ast.Pass(), node)], _ALL
+                return out or [located(ast.Pass(), node)], _ALL
             if isinstance(node, ast.With) and _jumps(node.body):
                 jump = _jumps(node.body)[0]
                 word = "break" if isinstance(jump, ast.Break) else "continue"
@@ -189,7 +187,7 @@ class Jumps:
             node.orelse, second = self._lower(node.orelse, loop)
             if rest:
                 rest, _ = self._lower(rest, loop)
-                out.append(_at(ast.If(_at(ast.Name(loop.on, ast.Load()), node), rest, []), rest[0]))
+                out.append(located(ast.If(located(ast.Name(loop.on, ast.Load()), node), rest, []), rest[0]))
             return out, _ALL if first == second == _ALL else _SOME
         return out, _NONE
 
@@ -197,10 +195,10 @@ class Jumps:
 
     def _name(self, what: str, where: ast.AST, context: ast.Store) -> ast.Name:
         self.count += 1
-        return _at(ast.Name(f"{PREFIX}{what}_{self.count}", context), where)
+        return located(ast.Name(f"{PREFIX}{what}_{self.count}", context), where)
 
     def _set(self, name: str, value: bool, where: ast.AST) -> ast.stmt:
-        return _at(ast.Assign([_at(ast.Name(name, ast.Store()), where)], _at(ast.Constant(value), where)), where)
+        return located(ast.Assign([located(ast.Name(name, ast.Store()), where)], located(ast.Constant(value), where)), where)
 
     def refuse(self, message: str, fix: str, node: ast.AST) -> BodyError:
         return BodyError("PL101", message, fix=fix, at=place(self.file, node))
@@ -243,7 +241,3 @@ def _paths(body: list[ast.stmt]) -> int:
         elif isinstance(node, ast.With):
             some |= bool(_jumps(node.body))
     return _SOME if some else _NONE
-
-
-def _at(node: _Node, where: ast.AST) -> _Node:
-    return ast.copy_location(node, where)

@@ -8,15 +8,13 @@ in two places, the `return` is refused.
 from __future__ import annotations
 
 import ast
-from typing import TypeVar
 
 from pypto.errors import BodyError
-from pypto.language.grammar import PREFIX, place
+from pypto.language.grammar import PREFIX, located, place
 
 RESULT = PREFIX + "return"
 """The hidden name that holds the result of a kernel with more than one `return`."""
 
-_Node = TypeVar("_Node", bound=ast.AST)
 
 _FIX = "assign the result to a name in every branch and write one `return` at the end"
 
@@ -37,10 +35,10 @@ def normalise(function: ast.FunctionDef, file: str) -> list[ast.stmt]:
         # Nothing is returned on any path: only the statements after an early `return` have to move.
         body = returns.tail(body, required=False)
         at = returns.found[-1] if returns.found else function
-        return [*body, _at(ast.Return(_at(ast.Constant(None), at)), at)]
+        return [*body, located(ast.Return(located(ast.Constant(None), at)), at)]
     body = returns.tail(body, required=True)
     at = returns.found[-1]
-    return [*body, _at(ast.Return(_at(ast.Name(RESULT, ast.Load()), at)), at)]
+    return [*body, located(ast.Return(located(ast.Name(RESULT, ast.Load()), at)), at)]
 
 
 def _one_item_each(node: ast.stmt) -> list[ast.stmt]:
@@ -51,7 +49,7 @@ def _one_item_each(node: ast.stmt) -> list[ast.stmt]:
             setattr(node, name, [part for statement in block for part in _one_item_each(statement)])
     if isinstance(node, ast.With):
         for item in reversed(node.items[1:]):
-            node.body = [_at(ast.With([item], node.body), node)]
+            node.body = [located(ast.With([item], node.body), node)]
         node.items = node.items[:1]
     return [node]
 
@@ -103,7 +101,7 @@ class _Returns:
             before, rest = block[:position], block[position + 1 :]
             if isinstance(node, ast.If):
                 self._place_rest(node, rest)
-                node.body = self.tail(node.body, required, node) or [_at(ast.Pass(), node)]
+                node.body = self.tail(node.body, required, node) or [located(ast.Pass(), node)]
                 node.orelse = self.tail(node.orelse, required, node)
                 return [*before, node]
             if rest:
@@ -112,9 +110,9 @@ class _Returns:
                 node.body = self.tail(node.body, required, node)
                 return [*before, node]
             assert isinstance(node, ast.Return)
-            store = _at(ast.Name(RESULT, ast.Store()), node)
-            value = node.value or _at(ast.Constant(None), node)
-            return [*before, _at(ast.Assign([store], value), node) if required else _at(ast.Pass(), node)]
+            store = located(ast.Name(RESULT, ast.Store()), node)
+            value = node.value or located(ast.Constant(None), node)
+            return [*before, located(ast.Assign([store], value), node) if required else located(ast.Pass(), node)]
         if required:
             where = at or (block[-1] if block else self.found[-1])
             raise self._refuse("one path returns a value and another path ends without `return`", where)
@@ -141,7 +139,3 @@ class _Returns:
 
     def _refuse(self, message: str, node: ast.AST) -> BodyError:
         return BodyError("PL107", message, fix=_FIX, at=place(self.file, node))
-
-
-def _at(node: _Node, where: ast.AST) -> _Node:
-    return ast.copy_location(node, where)

@@ -12,10 +12,10 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
-from typing import Any, TypeVar
+from typing import Any
 
 from pypto.errors import BodyError, InternalError
-from pypto.language.grammar import PREFIX, check, place
+from pypto.language.grammar import PREFIX, check, located, place
 from pypto.language.jumps import GOING, Jumps
 from pypto.language.liveness import Liveness
 from pypto.language.parsing import definition
@@ -41,8 +41,6 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.In: "in",
     ast.NotIn: "not in",
 }
-
-_Node = TypeVar("_Node", bound=ast.AST)
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ def _staged(fn: FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef, sour
         argument.annotation = None
     # Defaults are objects of the original function; evaluating them again could make different ones.
     arguments.defaults, arguments.kw_defaults = [], [None] * len(arguments.kwonlyargs)
-    (arguments.posonlyargs or arguments.args).insert(0, _at(ast.arg(RUNTIME), node))
+    (arguments.posonlyargs or arguments.args).insert(0, located(ast.arg(RUNTIME), node))
     inner = _define(node.name, arguments, body, node)
     code = _compile(inner, fn, file)
     staged = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, _cells(code, fn))
@@ -112,12 +110,12 @@ def _compile(inner: ast.FunctionDef, fn: FunctionType, file: str) -> CodeType:
     holder: ast.ClassDef | ast.FunctionDef = inner
     owner = fn.__qualname__.split(".")[-2:-1]
     if owner and owner[0].isidentifier():
-        holder = _at(ast.ClassDef(owner[0], [], [], [inner], []), inner)  # `__name` is mangled as where it was written
-    free = [_at(ast.arg(name), inner) for name in fn.__code__.co_freevars]
+        holder = located(ast.ClassDef(owner[0], [], [], [inner], []), inner)  # `__name` is mangled as where it was written
+    free = [located(ast.arg(name), inner) for name in fn.__code__.co_freevars]
     statements: list[ast.stmt] = [holder]
     if holder.name not in fn.__code__.co_freevars:
         # The name is a global's, which the body may read: it must not become a variable of the factory.
-        statements.insert(0, _at(ast.Global([holder.name]), inner))
+        statements.insert(0, located(ast.Global([holder.name]), inner))
     factory = _define(_FACTORY, _arguments(free), statements, inner)
     flags = fn.__code__.co_flags & _FUTURE_FLAGS
     found = compile(ast.Module([factory], []), file, "exec", flags=flags, dont_inherit=True)
@@ -137,28 +135,24 @@ def _cells(code: CodeType, fn: FunctionType) -> tuple[CellType, ...] | None:
 # Node builders. Every node gets the place of the user's text it stands for: tracebacks and carets point there.
 
 
-def _at(node: _Node, where: ast.AST) -> _Node:
-    return ast.copy_location(node, where)
-
-
 def _load(name: str, where: ast.AST) -> ast.Name:
-    return _at(ast.Name(name, ast.Load()), where)
+    return located(ast.Name(name, ast.Load()), where)
 
 
 def _store(name: str, where: ast.AST) -> ast.Name:
-    return _at(ast.Name(name, ast.Store()), where)
+    return located(ast.Name(name, ast.Store()), where)
 
 
 def _constant(value: Any, where: ast.AST) -> ast.Constant:
-    return _at(ast.Constant(value), where)
+    return located(ast.Constant(value), where)
 
 
 def _tuple(elements: Iterable[ast.expr], where: ast.AST) -> ast.Tuple:
-    return _at(ast.Tuple(list(elements), ast.Load()), where)
+    return located(ast.Tuple(list(elements), ast.Load()), where)
 
 
 def _call(method: str, arguments: list[ast.expr], where: ast.AST) -> ast.Call:
-    return _at(ast.Call(_at(ast.Attribute(_load(RUNTIME, where), method, ast.Load()), where), arguments, []), where)
+    return located(ast.Call(located(ast.Attribute(_load(RUNTIME, where), method, ast.Load()), where), arguments, []), where)
 
 
 def _arguments(names: list[ast.arg]) -> ast.arguments:
@@ -166,11 +160,11 @@ def _arguments(names: list[ast.arg]) -> ast.arguments:
 
 
 def _define(name: str, arguments: ast.arguments, body: list[ast.stmt], where: ast.AST) -> ast.FunctionDef:
-    return _at(ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[]), where)
+    return located(ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[]), where)
 
 
 def _thunk(value: ast.expr) -> ast.Lambda:
-    return _at(ast.Lambda(_arguments([]), value), value)
+    return located(ast.Lambda(_arguments([]), value), value)
 
 
 def _going(body: list[ast.stmt]) -> tuple[str | None, list[ast.stmt]]:
@@ -198,8 +192,8 @@ class _Rewriter(ast.NodeTransformer):
         if local:
             # A name stored only inside a loop or branch is a local of the whole function in Python. This store never
             # runs; without it, reading such a name elsewhere would find a global that happens to be spelled the same.
-            store = _at(ast.Assign([_store(name, where) for name in local], _constant(None, where)), where)
-            out.insert(0, _at(ast.If(_constant(False, where), [store], []), where))
+            store = located(ast.Assign([_store(name, where) for name in local], _constant(None, where)), where)
+            out.insert(0, located(ast.If(_constant(False, where), [store], []), where))
         return out
 
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
@@ -222,7 +216,7 @@ class _Rewriter(ast.NodeTransformer):
         index, body = names.target, self._block(statements)
         if index in names.carried:  # the index is read after the loop: it is also one of the carried parameters
             index = self._fresh("index")
-            body.insert(0, _at(ast.Assign([_store(names.target, node.target)], _load(index, node.target)), node.target))
+            body.insert(0, located(ast.Assign([_store(names.target, node.target)], _load(index, node.target)), node.target))
         function = self._body("for", (index, *results), body, results, node)
         call = [
             self.visit(node.iter),
@@ -265,8 +259,8 @@ class _Rewriter(ast.NodeTransformer):
         return [function, self._results(names.escaping, _call("with_", call, context))]
 
     def _body(self, what: str, parameters: Names, body: list[ast.stmt], results: Names, where: ast.AST) -> ast.FunctionDef:
-        arguments = _arguments([_at(ast.arg(name), where) for name in parameters])
-        result = _at(ast.Return(_tuple((_load(name, where) for name in results), where)), where)
+        arguments = _arguments([located(ast.arg(name), where) for name in parameters])
+        result = located(ast.Return(_tuple((_load(name, where) for name in results), where)), where)
         return _define(self._fresh(what), arguments, [*body, result], where)
 
     def _thunks(self, names: Names, where: ast.AST) -> ast.Tuple:
@@ -274,9 +268,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def _results(self, names: Names, call: ast.Call) -> ast.stmt:
         if not names:
-            return _at(ast.Expr(call), call)
-        target = _at(ast.Tuple([_store(name, call) for name in names], ast.Store()), call)
-        return _at(ast.Assign([target], call), call)
+            return located(ast.Expr(call), call)
+        target = located(ast.Tuple([_store(name, call) for name in names], ast.Store()), call)
+        return located(ast.Assign([target], call), call)
 
     # Assignments.
 
@@ -285,34 +279,34 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.targets) == 1 and not isinstance(node.targets[0], (ast.Tuple, ast.List)):
             return [self._assign(node.targets[0], value, node)]
         once = self._fresh("value")
-        out: list[ast.stmt] = [_at(ast.Assign([_store(once, node)], value), node)]
+        out: list[ast.stmt] = [located(ast.Assign([_store(once, node)], value), node)]
         for target in node.targets:
             if not isinstance(target, (ast.Tuple, ast.List)):
                 out.append(self._assign(target, _load(once, node), node))
                 continue
             # Python takes the value apart; then every name is assigned in the order written.
             parts: list[ast.stmt] = []
-            out.append(_at(ast.Assign([self._take_apart(target, parts)], _load(once, target)), target))
+            out.append(located(ast.Assign([self._take_apart(target, parts)], _load(once, target)), target))
             out.extend(parts)
         return out
 
     def _take_apart(self, target: ast.expr, parts: list[ast.stmt]) -> ast.expr:
         if isinstance(target, (ast.Tuple, ast.List)):
-            return _at(ast.Tuple([self._take_apart(part, parts) for part in target.elts], ast.Store()), target)
+            return located(ast.Tuple([self._take_apart(part, parts) for part in target.elts], ast.Store()), target)
         part = self._fresh("part")
         parts.append(self._assign(target, _load(part, target), target))
         return _store(part, target)
 
     def _assign(self, target: ast.expr, value: ast.expr, where: ast.AST) -> ast.stmt:
         if not isinstance(target, ast.Name):
-            return _at(ast.Assign([self.visit(target)], value), where)
+            return located(ast.Assign([self.visit(target)], value), where)
         if target.id != RESULT:
             value = _call("assign", [_constant(target.id, where), value], where)
-        return _at(ast.Assign([target], value), where)
+        return located(ast.Assign([target], value), where)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> list[ast.stmt]:
         if node.value is None:
-            return [_at(ast.Pass(), node)]
+            return [located(ast.Pass(), node)]
         value = self.visit(node.value)
         if isinstance(node.target, ast.Name):
             value = _call("annotate", [_constant(node.target.id, node), _thunk(node.annotation), value], node)
@@ -327,21 +321,21 @@ class _Rewriter(ast.NodeTransformer):
         else:
             assert isinstance(target, ast.Subscript)
             base, index = self._once(target.value, out), self._index_once(target.slice, out)
-            before = _at(ast.Subscript(base, index, ast.Load()), target)
-            target = _at(ast.Subscript(base, index, ast.Store()), target)
-        value = _at(ast.BinOp(before, node.op, self.visit(node.value)), node)
+            before = located(ast.Subscript(base, index, ast.Load()), target)
+            target = located(ast.Subscript(base, index, ast.Store()), target)
+        value = located(ast.BinOp(before, node.op, self.visit(node.value)), node)
         if isinstance(target, ast.Name):
             return [self._assign(target, value, node)]
-        return [*out, _at(ast.Assign([target], value), node)]
+        return [*out, located(ast.Assign([target], value), node)]
 
     def _index_once(self, index: ast.expr, out: list[ast.stmt]) -> ast.expr:
         if isinstance(index, ast.Tuple):
             return _tuple((self._index_once(part, out) for part in index.elts), index)
         if isinstance(index, ast.Slice):
             ends = (end and self._once(end, out) for end in (index.lower, index.upper, index.step))
-            return _at(ast.Slice(*ends), index)
+            return located(ast.Slice(*ends), index)
         if isinstance(index, ast.Starred):
-            return _at(ast.Starred(self._once(index.value, out), ast.Load()), index)
+            return located(ast.Starred(self._once(index.value, out), ast.Load()), index)
         return self._once(index, out)
 
     def _once(self, value: ast.expr, out: list[ast.stmt]) -> ast.expr:
@@ -349,17 +343,17 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(value, ast.Constant):
             return value
         name = self._fresh("once")
-        out.append(_at(ast.Assign([_store(name, value)], self.visit(value)), value))
+        out.append(located(ast.Assign([_store(name, value)], self.visit(value)), value))
         return _load(name, value)
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         # Python drops asserts under -O; those of a kernel hold however Python was started.
         message = _constant(None, node) if node.msg is None else self.visit(node.msg)
-        return _at(ast.Expr(_call("assert_", [self.visit(node.test), _thunk(message)], node)), node)
+        return located(ast.Expr(_call("assert_", [self.visit(node.test), _thunk(message)], node)), node)
 
     def visit_Return(self, node: ast.Return) -> ast.stmt:
         value = self.visit(node.value) if node.value is not None else _constant(None, node)
-        return _at(ast.Return(_call("return_", [value], node)), node)
+        return located(ast.Return(_call("return_", [value], node)), node)
 
     # Expressions.
 

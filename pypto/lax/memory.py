@@ -339,13 +339,3 @@ def dim(ref: Any, *, axis: int) -> Any:
 @structural(abstract=lambda x, *, axis: ScalarAval((), dtypes.INDEX), unit="scalar")
 def valid_extent(x: Any, *, axis: int) -> Any:
     """The valid extent of one axis of a tile, as an index scalar: how many leading elements hold data."""
-
-
-def view_ops() -> Iterator[Op]:
-    """The ops whose result shares the memory of operand 0."""
-    yield from (view, reshape_view, transpose_view, valid_view, bits_view)
-
-
-def unplaced(x: TileAval) -> TileAval:
-    """A tile type without its space."""
-    return replace(x, space=None)

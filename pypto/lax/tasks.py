@@ -126,7 +126,7 @@ def _show_scope(e: Any, name: Namer) -> str:
     return f"{p['edge']} {p['kind']}{' ' + p['name'] if p['name'] else ''}{options if p['edge'] == 'open' else ''}"
 
 
-@structural(abstract=lambda *, edge, kind, name, options: (), keep=True, pto=No("it marks a place"), show=_show_scope)
+@structural(abstract=lambda *, edge, kind, name, options: (), mark=True, pto=No("it marks a place"), show=_show_scope)
 def scope(*, edge: str, kind: str, name: str, options: tuple[tuple[str, Any], ...]) -> Any:
     """One edge, `open` or `close`, of a scope; edges are nested as brackets are.
 
@@ -138,7 +138,8 @@ def scope(*, edge: str, kind: str, name: str, options: tuple[tuple[str, Any], ..
 @structural(
     abstract=lambda ref: (),
     refs=(0,),
-    keep=True,
+    mark=True,
+    source="pl.prefetch.async_prefetch",
     pto=Native("pto.tprefetch_async"),
     show=lambda e, name: f"prefetch {name(e.ins[0])}",
 )
@@ -149,7 +150,8 @@ def prefetch(ref: Any) -> Any:
 @structural(
     abstract=lambda ref: (),
     refs=(0,),
-    keep=True,
+    mark=True,
+    source="pl.dump_tag",
     pto=No("it is a mark on the arguments of tasks"),
     show=lambda e, name: f"dump_tag {name(e.ins[0])}",
 )
@@ -160,7 +162,8 @@ def dump_tag(ref: Any) -> Any:
 @structural(
     abstract=lambda *refs: (),
     refs=(0,),
-    keep=True,
+    mark=True,
+    source="pl.system.cacheinvalid",
     pto=Native("pto.cmo.cacheinvalid"),
     show=lambda e, name: f"cacheinvalid {name(e.ins[0])}" if e.ins else "cacheinvalid",
 )

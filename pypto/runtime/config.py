@@ -11,7 +11,6 @@ from typing import Any
 
 from pypto import config
 from pypto.errors import CODES, CallError
-from pypto.platform import platform_of
 from pypto.runtime.observed import RINGS, Watch
 from pypto.runtime.options import BackendType, DiagnosticPhase, DistributedConfig, MemoryPlanner, OptimizationStrategy, PassDumpLevel
 
@@ -251,8 +250,3 @@ def chosen(options: RunConfig | None, **given: Any) -> RunConfig:
         if value != getattr(options, name):
             raise CallError("PL606", f"{name}={value!r} is given beside config=, which says {getattr(options, name)!r}", fix="keep one")
     return options
-
-
-def platform_name(name: str | None) -> str:
-    """A platform that exists; the one in force for None."""
-    return config.current().platform if name is None else platform_of(name).name

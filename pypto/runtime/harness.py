@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pypto.errors import CallError, NumericsError
 from pypto.runtime import saved
 from pypto.runtime.compiled import CompiledProgram, free_directory
@@ -20,7 +18,7 @@ from pypto.runtime.goldens import Golden, Spec, made
 from pypto.runtime.worker import ChipWorker
 from pypto.testing.closeness import Closely, Closeness, measure
 from pypto.testing.compare import Comparison
-from pypto.testing.harness import refuse_bad_specs, untouched
+from pypto.testing.harness import copied, refuse_bad_specs, untouched
 from pypto.testing.specs import Array, ScalarSpec, TensorSpec, as_library
 
 
@@ -210,7 +208,7 @@ class _Run:
                 return self._finished(started, compiled, RunResult(True, self.test_name, checked=False))
             data = self._timed("golden", self._data)
             arguments = {s.name: self._argument(s, data) for s in self.specs}
-            before = {name: _copied(value) for name, value in arguments.items()}
+            before = {name: copied(value) for name, value in arguments.items()}
             with ChipWorker(config=replace(self.options, platform=compiled.platform)) as worker:
                 _, timing = self._timed("run", lambda: worker.timed(compiled, (), arguments))
             self.seconds |= {"executor": timing.executor, "device": timing.device}
@@ -317,7 +315,3 @@ class _Run:
         elif self.options.compile_profiling or self.options.dumps.value:
             where = compiled.output_dir
         return replace(found, execution_time=time.perf_counter() - started, profile=self.seconds, compiled=compiled, work_dir=where)
-
-
-def _copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value

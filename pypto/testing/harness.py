@@ -97,10 +97,10 @@ def check(
     refuse_bad_specs(specs, tolerance, compare)
     run_golden = jax_golden(golden) if isinstance(golden, str) else golden
     arguments: dict[str, Any] = {spec.name: spec.make(seed) for spec in specs}
-    before = {name: _copy(value) for name, value in arguments.items()}
+    before = {name: copied(value) for name, value in arguments.items()}
 
     started = time.perf_counter()
-    returned = run_golden(*(_copy(before[spec.name]) for spec in specs if not _is_pure_output(spec)))
+    returned = run_golden(*(copied(before[spec.name]) for spec in specs if not _is_pure_output(spec)))
     golden_seconds = time.perf_counter() - started
     written = [spec for spec in specs if isinstance(spec, TensorSpec) and spec.written]
     raw = _by_name(returned, written)
@@ -135,7 +135,8 @@ def _is_pure_output(spec: Spec) -> bool:
     return isinstance(spec, TensorSpec) and spec.output
 
 
-def _copy(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """An array of its own; whatever else a spec makes cannot change."""
     return value.copy() if isinstance(value, np.ndarray) else value
 
 

@@ -338,15 +338,6 @@ class _Source:
     def _task_is_valid(self, e: Eqn, depth: int) -> list[str]:
         return self._assign(e, depth, f"pl.system.task_is_valid({self.name(e.ins[0])})")
 
-    def _dump_tag(self, e: Eqn, depth: int) -> list[str]:
-        return self._line(e, depth, f"pl.dump_tag({self.name(e.ins[0])})")
-
-    def _cacheinvalid(self, e: Eqn, depth: int) -> list[str]:
-        return self._line(e, depth, f"pl.system.cacheinvalid({', '.join(map(self.name, e.ins))})")
-
-    def _prefetch(self, e: Eqn, depth: int) -> list[str]:
-        return self._line(e, depth, f"pl.prefetch.async_prefetch({self.name(e.ins[0])})")
-
     def _syncall(self, e: Eqn, depth: int) -> list[str]:
         p = e.params
         given = [f"core_type={p['core_type']!r}", f"mode={p['mode']!r}"]

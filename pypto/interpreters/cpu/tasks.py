@@ -1,4 +1,4 @@
-"""Task ids in compiled code, and what has no code: marks, barriers. Work runs in program order, so nothing waits."""
+"""Task ids in compiled code, and what has no code: barriers. Work runs in program order, so nothing waits."""
 
 from __future__ import annotations
 
@@ -31,11 +31,6 @@ def task_is_valid(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
     task = ins[0]
     assert isinstance(task, Scalar)
     return [Scalar(dtypes.BOOL, w.fn.let(f"icmp ne i64 {task.register}, 0"))]
-
-
-def nothing(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
-    """A mark of a place."""
-    return []
 
 
 def syncall(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:

@@ -32,10 +32,6 @@ _HANDLERS = {
     "task_dummy": tasks.task_dummy,
     "task_invalid": tasks.task_invalid,
     "task_is_valid": tasks.task_is_valid,
-    "scope": tasks.nothing,
-    "prefetch": tasks.nothing,
-    "dump_tag": tasks.nothing,
-    "cacheinvalid": tasks.nothing,
     "syncall": tasks.syncall,
     "unset": blocks.unset,
     "alloc": memory.alloc,
@@ -105,6 +101,8 @@ class Writer:
             if any(True for _ in eqn.bodies()):
                 self.settle(eqn)
             outs: Sequence[Value] = handler(self, eqn, ins)
+        elif eqn.op.mark:
+            outs = ()
         else:
             outs = self.apply(eqn, ins)
         del ins

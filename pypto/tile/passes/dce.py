@@ -16,7 +16,7 @@ def dead_code(jaxpr: Jaxpr) -> Jaxpr:
         kept: list[Eqn] = []
         effects = False
         for eqn in reversed(j.eqns):
-            bodies, touched = {}, bool(eqn.op.writes or eqn.op.reads or eqn.op.keep)
+            bodies, touched = {}, bool(eqn.op.writes or eqn.op.reads or eqn.op.keep or eqn.op.mark)
             needed = touched or any(v in live for v in eqn.outs)
             if list(eqn.bodies()):
                 for key, value in eqn.params.items():
