@@ -7,8 +7,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from benchmarks.kernels import LARGEST
+
 BF16 = ml_dtypes.bfloat16
-TOP = 8
 
 
 # ---- whole arrays ------------------------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ def quantised_jax(jax: Any, x: Any, w: Any, scale: Any) -> Any:
 
 
 def top_jax(jax: Any, x: Any) -> Any:
-    return jax.lax.top_k(x, TOP)
+    return jax.lax.top_k(x, LARGEST)
 
 
 def small_jax(jax: Any, a: Any, b: Any) -> Any:
@@ -117,7 +118,7 @@ def quantised_tiles(x: Any, w: Any, scale: Any, out: Any) -> None:
 def top_tiles(x: Any, values: Any, columns: Any) -> None:
     for r in range(0, len(x), 64):
         t = x[r : r + 64]
-        few = np.argpartition(-t, TOP, axis=1)[:, :TOP]
+        few = np.argpartition(-t, LARGEST, axis=1)[:, :LARGEST]
         order = np.argsort(-np.take_along_axis(t, few, 1), axis=1, kind="stable")
         columns[r : r + 64] = np.take_along_axis(few, order, 1)
         values[r : r + 64] = np.take_along_axis(t, columns[r : r + 64], 1)

@@ -9,11 +9,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pypto
+from benchmarks.trace import median
 from benchmarks.workloads import COMPILED, WORKLOADS, Workload, data
 from pypto.interpreters.cpu.launch import compile_program
 
@@ -31,16 +30,6 @@ print(time.perf_counter() - start)
 """
 
 
-def seconds(run: Callable[[], Any], rounds: int = 3) -> float:
-    """Median of a few runs."""
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
 def process(program: str) -> float:
     """What a process prints, as a number."""
     return float(subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout)
@@ -52,16 +41,16 @@ def steps(work: Workload) -> dict[str, float]:
 
     size = work.sizes[-1]
     kernel, inputs = work.kernel(size), data(work, size)
-    found = {"trace": seconds(kernel.trace)}
-    found["lower"] = max(0.0, seconds(kernel.lower) - found["trace"])
+    found = {"trace": median(kernel.trace)}
+    found["lower"] = max(0.0, median(kernel.lower) - found["trace"])
     program = kernel.lower()
     with pypto.override(cache=False):
-        found["machine code"] = seconds(lambda: compile_program(program.orchestration, program.bodies))
+        found["machine code"] = median(lambda: compile_program(program.orchestration, program.bodies))
     with tempfile.TemporaryDirectory() as directory, pypto.override(cache_directory=directory):
         compile_program(program.orchestration, program.bodies)
-        found["machine code from disk"] = seconds(lambda: compile_program(program.orchestration, program.bodies))
+        found["machine code from disk"] = median(lambda: compile_program(program.orchestration, program.bodies))
     device = [jax.numpy.asarray(x) for x in inputs]
-    found["jax.jit: trace and compile"] = seconds(lambda: jax.jit(lambda *xs: work.jax(jax, *xs)).lower(*device).compile())
+    found["jax.jit: trace and compile"] = median(lambda: jax.jit(lambda *xs: work.jax(jax, *xs)).lower(*device).compile())
     return found
 
 

@@ -120,6 +120,12 @@ class PyptoError(Exception):
         self.others: tuple[PyptoError, ...] = ()
         super().__init__(message)
 
+    def at(self, where: Frame | Source | None) -> PyptoError:
+        """This error at the place of the innermost equation it happened in: one that has a place keeps it."""
+        if self.placed or where is None:
+            return self
+        return type(self)(self.code, self.message, fix=self.fix, at=where)
+
     def __str__(self) -> str:
         return self.render()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -41,9 +40,7 @@ def evaluate(jaxpr: Jaxpr, args: list[Any]) -> list[np.ndarray]:
             with np.errstate(all="ignore"):
                 made = eqn.op.meaning(*ins, **eqn.params)
         except PyptoError as error:
-            if error.placed or eqn.source is None:
-                raise
-            raise type(error)(error.code, error.message, fix=error.fix, at=eqn.source) from None
+            raise error.at(eqn.source) from None
         del ins
         outs = made if isinstance(made, tuple) else (made,)
         for v, out in zip(eqn.outs, outs, strict=True):
@@ -55,7 +52,3 @@ def evaluate(jaxpr: Jaxpr, args: list[Any]) -> list[np.ndarray]:
                 env[v] = result
         del made, outs
     return [np.asarray(a.value) if isinstance(a, Literal) else env[a] for a in jaxpr.outs]
-
-
-def arrays_of(values: Sequence[Any]) -> list[np.ndarray]:
-    return [np.asarray(v) for v in values]

@@ -127,6 +127,4 @@ def _transposed(eqn: Eqn, cotangents: list[Any], operands: list[Any]) -> Sequenc
     try:
         return eqn.op.rule("transpose")(eqn.op, cotangents, operands, eqn.params)
     except PyptoError as error:
-        if error.placed or eqn.source is None:
-            raise
-        raise type(error)(error.code, error.message, fix=error.fix, at=eqn.source) from None
+        raise error.at(eqn.source) from None

@@ -59,7 +59,7 @@ class Machine:
             self._check_addresses(eqn, ins)
             outs = handler(self, eqn, ins) if handler else self.compute(eqn, ins)
         except PyptoError as error:
-            raise _placed(error, eqn) from None
+            raise error.at(eqn.source) from None
         self.env.update(zip(eqn.outs, outs, strict=True))
 
     def _check_addresses(self, eqn: Eqn, ins: Sequence[Any]) -> None:
@@ -359,13 +359,6 @@ class Machine:
         if np.any(mask):
             where = f" at {[int(i[0]) for i in np.nonzero(mask)]}" if mask.ndim else ""
             raise NumericsError("PL704", f"{eqn.op.name}: {what}{where}", fix="guard it, or select a safe operand first", at=eqn.source)
-
-
-def _placed(error: PyptoError, eqn: Eqn) -> PyptoError:
-    """The error with the place of the innermost equation it happened in: those around it leave it alone."""
-    if error.placed or eqn.source is None:
-        return error
-    return type(error)(error.code, error.message, fix=error.fix, at=eqn.source)
 
 
 _HANDLERS: dict[str, Callable[[Machine, Eqn, Sequence[Any]], Sequence[Any]]] = {

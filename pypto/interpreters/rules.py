@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pypto.core.op import No, Op
-from pypto.core.trace import aval_of, current_trace
+from pypto.core.trace import aval_of
 from pypto.errors import NumericsError
 from pypto.interpreters.ad import constant_derivative
 from pypto.interpreters.tangents import Undefined, Zero, added, apply, fit, instantiate, unbroadcast
@@ -102,7 +102,6 @@ __all__ = [
     "by_definition",
     "by_operand",
     "constant",
-    "current_trace",
     "linear",
     "pullback",
     "refuse",

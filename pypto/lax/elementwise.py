@@ -256,7 +256,7 @@ def abs_(x: Any) -> Any:
 
 @elementwise(
     jvp=by_operand(lambda g, y, x: g * y),
-    cpu=Lanewise("exp"),
+    cpu=Lanewise("exp", weight=4.0),
     accepts=FLOATS,
     exact=Exact("fp32"),
     pto=Native("pto.texp"),
@@ -282,7 +282,7 @@ def exp(x: Any) -> Any:
 
 @elementwise(
     jvp=by_operand(lambda g, y, x, **_: g / x),
-    cpu=Lanewise("log"),
+    cpu=Lanewise("log", weight=4.0),
     accepts=FLOATS,
     exact=Exact("fp32"),
     pto=Native("pto.tlog"),

@@ -246,7 +246,7 @@ def _compare_samples() -> list[Sample]:
 
 @computed(
     jvp=No("columns and counts are integers"),
-    cpu=Tilewise("gathering.COMPARE"),
+    cpu=Tilewise("gathering.COMPARE", uses=tuple(c.name for c in COMPARISONS)),
     samples=_compare_samples,
     abstract=_compare_aval,
     axes=Whole(),

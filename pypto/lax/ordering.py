@@ -74,7 +74,7 @@ def _sort_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: d
 @computed(
     jvp=_sort_jvp,
     batching=axis_option("dimension"),
-    cpu=Tilewise("sorting.SORT"),
+    cpu=Tilewise("sorting.SORT", weight=20.0),
     samples=_sort_samples,
     abstract=_sort_aval,
     axes=lambda *xs, dimension, **_: Whole((dimension,)),
@@ -181,7 +181,7 @@ def _top_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: di
 @computed(
     jvp=_top_jvp,
     batching=axis_option("axis"),
-    cpu=Tilewise("sorting.TOP_K"),
+    cpu=Tilewise("sorting.TOP_K", weight=20.0),
     samples=_top_samples,
     abstract=_top_aval,
     normal=lambda x, *, k, axis=-1: {"k": int(k), "axis": normal_axis("top_k", x.rank, axis)},

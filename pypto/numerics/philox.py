@@ -18,8 +18,8 @@ ROUNDS = (7, 10)
 LANES = 64
 """Blocks that one step of the instruction makes: their first words come first, then their second ones, and so on."""
 
-_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_BUMP0, _BUMP1 = 0x9E3779B9, 0xBB67AE85
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+BUMPS = (0x9E3779B9, 0xBB67AE85)
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _WORD = 0xFFFFFFFF
 
@@ -40,10 +40,10 @@ def philox(counter: Array, key: Sequence[int], rounds: int = 10) -> Array:
     c0, c1, c2, c3 = (counter[..., i].astype(np.uint64) for i in range(4))
     k0, k1 = (int(word) & _WORD for word in key)
     for _ in range(rounds):
-        product0, product1 = c0 * _M0, c2 * _M1  # of two 32-bit words: exact in 64 bits
+        product0, product1 = c0 * np.uint64(MULTIPLIERS[0]), c2 * np.uint64(MULTIPLIERS[1])  # of two 32-bit words: exact in 64 bits
         c0, c2 = (product1 >> _HALF) ^ c1 ^ np.uint64(k0), (product0 >> _HALF) ^ c3 ^ np.uint64(k1)
         c1, c3 = product1 & _LOW, product0 & _LOW
-        k0, k1 = (k0 + _BUMP0) & _WORD, (k1 + _BUMP1) & _WORD
+        k0, k1 = (k0 + BUMPS[0]) & _WORD, (k1 + BUMPS[1]) & _WORD
     return np.stack([c0, c1, c2, c3], axis=-1).astype(np.uint32)
 
 

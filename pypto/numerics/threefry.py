@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_PARITY = np.uint32(0x1BD11BDA)
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
 
 
 def threefry(key0: Any, key1: Any, x0: Any, x1: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -22,13 +22,13 @@ def threefry(key0: Any, key1: Any, x0: Any, x1: Any) -> tuple[np.ndarray, np.nda
     ['c4923a9c', '483df7a0']
     """
     keys = [np.asarray(key0, np.uint32), np.asarray(key1, np.uint32)]
-    keys.append(keys[0] ^ keys[1] ^ _PARITY)
+    keys.append(keys[0] ^ keys[1] ^ np.uint32(PARITY))
     shape = np.broadcast_shapes(*(np.shape(a) for a in (key0, key1, x0, x1)))
     with np.errstate(over="ignore"):
         a = np.array(np.broadcast_to(np.asarray(x0, np.uint32) + keys[0], shape))
         b = np.array(np.broadcast_to(np.asarray(x1, np.uint32) + keys[1], shape))
         for group in range(5):
-            for r in _ROTATIONS[group % 2]:
+            for r in ROTATIONS[group % 2]:
                 a += b
                 b = (b << np.uint32(r)) | (b >> np.uint32(32 - r))
                 b ^= a

@@ -180,7 +180,8 @@ def _plan(w: Writer, body: Jaxpr, start: int) -> Plan | None:
         first, more = reader.sum(inside, out)
         a_trans, b_trans, numerics = _options(more)
         left, right = (
-            operands.setdefault((reader.meaning(a), turned), reader.operand(a, turned)) for a, turned in zip(more.ins[1:], (False, b_trans))
+            operands.setdefault((reader.meaning(a), side, turned), reader.operand(a, turned))  # each side is packed in its own way
+            for side, (a, turned) in enumerate(zip(more.ins[1:], (False, b_trans)))
         )
         dtype = left.var.aval.dtype
         kind = panels.Kind(dtype, dtype is dtypes.BF16 and numerics == "contract")
@@ -234,9 +235,11 @@ def emit(w: Writer, eqn: Eqn, ins: Sequence[Value], plan: Plan) -> list[Value]:
         many = fn.least(fn.sub(turns, begin), group)
         with fn.loop(0, many) as t:
             w.env[body.invars[0]] = Scalar(body.invars[0].aval.dtype, str(fn.add(fn.mul(fn.add(begin, t), step), start)))
-            for v, x in zip(plan.loads.outs, w.block(plan.loads), strict=True):
+            loaded = dict(zip(plan.loads.outs, w.block(plan.loads), strict=True))
+            for panel in packed.values():
+                x = loaded[panel.operand.var]
                 assert isinstance(x, Tile)
-                _pack(w, plan, x, next(p for p in packed.values() if p.operand.var is v), t, plan.sums)
+                _pack(w, plan, x, panel, t, plan.sums)
             w.forget(plan.loads)
         fresh = fn.let(f"icmp eq i64 {begin}, 0")
         tiles = fn.mul(many, plan.depth // amx.depth(plan.kind))

@@ -14,8 +14,6 @@ _BASE = 3.0  # nanoseconds of any op, whatever its size
 _ELEMENT = 0.15  # of an element of the largest operand or result
 _PRODUCT = 0.003  # of a multiply-add of a matrix product
 _UNKNOWN = 8  # turns of a loop whose bounds are data
-_SLOW = {"sort": 20.0, "gather": 8.0, "scatter": 8.0, "exp": 4.0, "log": 4.0, "sort32": 20.0, "mrgsort": 10.0}
-"""How many times longer than an addition."""
 
 
 class Costs:
@@ -73,4 +71,4 @@ def _work(e: Eqn) -> float:
     if e.op.unit == "cube" and e.ins and len(e.ins[0].aval.shape) >= 2:
         depth = max((d for d in e.ins[0].aval.shape[-2:] if isinstance(d, int)), default=64)
         return max(sizes) * depth * _PRODUCT
-    return max(sizes, default=1.0) * _ELEMENT * _SLOW.get(e.op.name, 1.0)
+    return max(sizes, default=1.0) * _ELEMENT * getattr(e.op.cpu, "weight", 1.0)

@@ -107,7 +107,7 @@ class _Walk:
             rule(e, ins, certain)  # type: ignore[misc]  # both are there
         elif name == "set":
             self._set(e, ins, certain)
-        elif name in ("view", "get", "read", "reshape_view", "transpose_view", "valid_view", "alloc"):
+        elif name in ("view", "get", "read", "reshape_view", "transpose_view", "valid_view", "bits_view", "alloc"):
             rule(e, ins)  # type: ignore[misc]
         elif name == "dim":
             extent = e.ins[0].aval.shape[e.params["axis"]]
@@ -155,7 +155,7 @@ class _Walk:
                 self.touch(kind, e, i, window)
         if updates:
             self.within(e, ins[2:], e.params["sizes"])
-        if e.op.unit == "control" and not e.op.reads and not e.op.writes and e.op.name not in _SILENT:
+        if e.op.unit == "control" and not e.op.reads and not e.op.writes and not e.op.mark and e.op.name not in _SILENT:
             self.log.append(Access("write", None, (), ()))
         elif len(e.outs) == 1 and isinstance(e.outs[0].aval, ScalarAval) and ins and all(isinstance(x, np.ndarray) for x in ins):
             self._scalar(e, ins)
@@ -181,6 +181,8 @@ class _Walk:
     def _valid_view(self, e: Eqn, ins: list[Any]) -> None:
         if isinstance(ins[0], Window):
             self.env[e.outs[0]] = ins[0]
+
+    _bits_view = _valid_view  # elements of the same width: the window stays
 
     def _reshape_view(self, e: Eqn, ins: list[Any]) -> None:
         if isinstance(ins[0], Window):

@@ -17,8 +17,6 @@ from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
 
-HOW = ("eq", "ne", "lt", "le", "gt", "ge")
-
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides of a static shape."""
@@ -70,7 +68,7 @@ def _compare(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         out = fn.at(listed.pointer, fn.mul(r, columns), 4)
         with fn.loop(0, x.valid[1]) as j:
             value = one.from_memory(x.dtype, fn.load(kind, fn.at(row, fn.mul(j, memory.strides[1]), size), size))
-            with fn.when(one.compare(HOW[p["mode"]], value, number.register)):
+            with fn.when(one.compare(eqn.op.cpu.uses[p["mode"]], value, number.register)):
                 now = count()
                 with fn.when(fn.let(f"icmp slt i64 {now}, {columns}")):
                     fn.store("i32", fn.let(f"trunc i64 {fn.add(j, p['offset'])} to i32"), fn.at(out, now, 4), 4)

@@ -55,6 +55,8 @@ def _hulls(accesses: Sequence[Access], axis: int, count: int) -> tuple[np.ndarra
     rank = len(accesses[0].starts)
     low, high = np.full((rank, count), _FAR), np.full((rank, count), -_FAR)
     for a in accesses:
+        if any(s is not None and s.size == 0 for s in a.starts):
+            continue  # inside a loop without turns: it never happens
         for i, (start, size) in enumerate(zip(a.starts, a.sizes, strict=True)):
             if start is None or size is None:
                 low[i], high[i] = -_FAR, _FAR

@@ -18,6 +18,8 @@ from pypto.interpreters.cpu.needs import offset
 from pypto.interpreters.cpu.nest import identity
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Scalar, Tile, Value, spanned
+from pypto.numerics.philox import BUMPS, MULTIPLIERS
+from pypto.numerics.threefry import PARITY, ROTATIONS
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
@@ -64,7 +66,7 @@ def _tri(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
 
 # ---- random words ------------------------------------------------------------------------------------------------
 
-_M0, _M1, _BUMP0, _BUMP1, _WORD = 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85, 0xFFFFFFFF
+_WORD = 0xFFFFFFFF
 
 
 def philox(e: Lanes, words: Sequence[str], keys: Sequence[str], rounds: int) -> list[str]:
@@ -80,11 +82,11 @@ def philox(e: Lanes, words: Sequence[str], keys: Sequence[str], rounds: int) -> 
     k0, k1 = keys
     half = e.fill("i64", 32)
     for _ in range(rounds):
-        first, second = op("mul", c0, e.fill("i64", _M0)), op("mul", c2, e.fill("i64", _M1))
+        first, second = op("mul", c0, e.fill("i64", MULTIPLIERS[0])), op("mul", c2, e.fill("i64", MULTIPLIERS[1]))
         c0 = op("xor", op("xor", op("lshr", second, half), c1), k0)
         c2 = op("xor", op("xor", op("lshr", first, half), c3), k1)
         c1, c3 = word(second), word(first)
-        k0, k1 = word(op("add", k0, e.fill("i64", _BUMP0))), word(op("add", k1, e.fill("i64", _BUMP1)))
+        k0, k1 = word(op("add", k0, e.fill("i64", BUMPS[0]))), word(op("add", k1, e.fill("i64", BUMPS[1])))
     return [c0, c1, c2, c3]
 
 
@@ -139,11 +141,11 @@ def _threefry(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         def op(name: str, a: str, b: str) -> str:
             return e.let(name, "i32", a, b)
 
-        parity = op("xor", op("xor", key0, key1), e.fill("i32", 0x1BD11BDA))
+        parity = op("xor", op("xor", key0, key1), e.fill("i32", PARITY))
         keys = [key0, key1, parity]
         a, b = op("add", x0, key0), op("add", x1, key1)
         for group in range(5):
-            for r in ((13, 15, 26, 6), (17, 29, 16, 24))[group % 2]:
+            for r in ROTATIONS[group % 2]:
                 a = op("add", a, b)
                 turned = op("or", op("shl", b, e.fill("i32", r)), op("lshr", b, e.fill("i32", 32 - r)))
                 b = op("xor", turned, a)

@@ -202,11 +202,10 @@ def get(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     else:
         valid = [clip(w, v, s, n) for v, s, n in zip(within, starts, sizes, strict=True)]
         window(w, eqn, x, starts, sizes, "load")
-    for axis, (v, n) in enumerate(zip(valid, sizes, strict=True)):
-        if id(eqn) in w.module.facts.inside:
-            break
-        inside = w.all_of([w.fn.compare("sge", v, 0), w.fn.compare("sle", v, n)])
-        w.check(inside, eqn, "valid", [v, n], axis=axis)
+    if id(eqn) not in w.module.facts.inside:
+        for axis, (v, n) in enumerate(zip(valid, sizes, strict=True)):
+            inside = w.all_of([w.fn.compare("sge", v, 0), w.fn.compare("sle", v, n)])
+            w.check(inside, eqn, "valid", [v, n], axis=axis)
     window(w, eqn, x, starts, valid, "load")
     kept = [i for i in range(rank) if i not in drop]
     shape, kept_valid = tuple(sizes[i] for i in kept), _kept_valid(w, valid, kept, drop)

@@ -22,12 +22,14 @@ class Lanewise:
       exact: the result of narrow floats needs no rounding (signs, extremes, choices).
       first: the position of the first operand that is a value: its dtype is the operation's (a mask in front does not count).
       takes_params: `emit` wants the equation's params, and the dtypes as keywords `source` and `target`.
+      weight: roughly how many times longer than an addition an element takes: for where work is done, never for what is computed.
     """
 
     emit: Callable[..., str] | str
     exact: bool = False
     first: int = 0
     takes_params: bool = False
+    weight: float = 1.0
 
     def function(self) -> Callable[..., str]:
         """The function itself."""
@@ -46,10 +48,12 @@ class Tilewise:
       emit: where `(writer, eqn, operands) -> results` is, as "module.NAME" of this package, so that importing ops loads none of it. The
         writer holds the function under construction; operands and results are the values of `pypto.interpreters.cpu.values`.
       uses: what the rule takes from the op's own room, which is above this package: a table, or a function.
+      weight: as for `Lanewise`.
     """
 
     emit: str
     uses: Any = None
+    weight: float = 1.0
 
     def function(self) -> Callable[..., Any]:
         """The function itself."""

@@ -149,7 +149,7 @@ def _if(w: Writer, test: str | None) -> Iterator[None]:
 
 
 def scatter(how: str | None) -> Callable[..., list[Value]]:
-    """The rule of a scatter that replaces (None) or combines by `add`, `mul`, `min` or `max`: window after window, in order."""
+    """The rule of a scatter that replaces (None) or combines by `add`, `sub`, `mul`, `min` or `max`: window after window, in order."""
 
     def emit(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         x, indices, updates, p, fn = tile(ins[0]), tile(ins[1]), tile(ins[2]), eqn.params, w.fn

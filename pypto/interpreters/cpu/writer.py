@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pypto.core.avals import RefAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var, free_vars
 from pypto.dtypes import DType
 from pypto.interpreters.cpu import blocks, memory, tasks
@@ -347,7 +348,7 @@ class Writer:
                 if e.op.name == "call":
                     stores += e.ins
                 for v in e.outs:
-                    made[v] = e.ins[0] if e.op.name in ("view", "reshape_view", "transpose_view", "valid_view", "bits_view") else None
+                    made[v] = e.ins[0] if e.op.refs == (0,) and isinstance(v.aval, RefAval) else None
                     if e.op.name == "alloc":
                         made[v] = v
         roots: set[Root] = set()
