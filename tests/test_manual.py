@@ -31,6 +31,12 @@ def test_only_families_of_later_versions_are_missing(capsys: pytest.CaptureFixtu
     assert {family for family, _, _ in ops.missing()} == {"cross-core", "distributed", "MX formats"}
 
 
+def test_operations_are_missed_at_the_level_they_belong_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(ops.language.tile, "move")
+    monkeypatch.delattr(ops.language.tensor, "row_max")
+    assert {name for _, name, why in ops.missing() if why == "not built"} == {"tile.move", "tensor.row_max"}
+
+
 def test_a_page_is_found_by_a_spelling_and_an_unknown_name_suggests_others(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["ops", "row_max"]) == 0
     assert "Largest element of each row" in capsys.readouterr().out

@@ -30,6 +30,7 @@ from pypto.dtypes import (
 )
 from pypto.dtypes import DType as DataType
 from pypto.language import arrays as _arrays
+from pypto.language import levels as _levels
 from pypto.language import prefetch as _prefetch
 from pypto.language import system as _system
 from pypto.language.arithmetic import (
@@ -210,30 +211,23 @@ _MODULES = tuple(
         "gathering",
         "scattering",
         "sorting",
+        "placing",
     )
 )
-# what the language has at one level only; everything else takes values of both, and `pl.X` follows its operands
-_TILE_ONLY = {
-    "load", "store", "move", "extract", "create_tile", "tri", "fillpad_inplace",
-    "rem", "rems", "addc", "addsc", "subc", "subsc", "relu", "lrelu", "prelu", "sel", "sels", "cmps", "maximums", "minimums",
-    "gather_mask", "gather_compare", "gatherb", "mgather", "mscatter", "scatter_mask",
-    "matmul_bias", "batch_matmul", "batch_matmul_acc", "gemv", "gemv_acc", "gemv_bias",
-}  # fmt: skip
-_TENSOR_ONLY = {"create_tensor", "create_l1", "expand_clone", "paged_gather"}
 _BOTH = {
     n: v
     for n, v in list(globals().items())
     if (not n.startswith("_") and callable(v) and getattr(v, "__module__", "") in _MODULES) or isinstance(v, type(_lax.add))
 }
 tensor = _Namespace(
-    **{n: _spelled_at(v, "tensor") for n, v in _BOTH.items() if n not in _TILE_ONLY},
+    **{n: _spelled_at(v, "tensor") for n, v in _BOTH.items() if n not in _levels.TILE_ONLY},
     create=create_tensor,
     dim=_dim,
     view=_view,
     dump_tag=dump_tag,
 )
 tile = _Namespace(
-    **{n: _spelled_at(v, "tile") for n, v in _BOTH.items() if n not in _TENSOR_ONLY},
+    **{n: _spelled_at(v, "tile") for n, v in _BOTH.items() if n not in _levels.TENSOR_ONLY},
     create=create_tile,
     get_block_idx=_get_block_idx,
     get_block_num=_get_block_num,

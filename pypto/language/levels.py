@@ -17,6 +17,15 @@ from pypto.errors import LevelError
 _spelled: ContextVar[str | None] = ContextVar("pypto_level", default=None)
 F = TypeVar("F", bound=Callable[..., Any])
 
+# what the language has at one level only; everything else takes values of both, and `pl.X` follows its operands
+TILE_ONLY = {
+    "load", "store", "move", "extract", "create_tile", "tri", "fillpad_inplace",
+    "rem", "rems", "addc", "addsc", "subc", "subsc", "relu", "lrelu", "prelu", "sel", "sels", "cmps", "maximums", "minimums",
+    "gather_mask", "gather_compare", "gatherb", "mgather", "mscatter", "scatter_mask",
+    "matmul_bias", "batch_matmul", "batch_matmul_acc", "gemv", "gemv_acc", "gemv_bias",
+}  # fmt: skip
+TENSOR_ONLY = {"create_tensor", "create_l1", "expand_clone", "paged_gather"}
+
 
 def level_of(*operands: Any) -> str:
     """The level of a call: that of its spelling, or tile level if any operand is a tile-level tile."""

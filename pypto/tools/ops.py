@@ -9,6 +9,7 @@ from typing import Any
 from pypto import language, lax
 from pypto.core.op import OPS, Exact, Native, No, Op, Ulp
 from pypto.errors import CallError
+from pypto.language.levels import TENSOR_ONLY, TILE_ONLY
 from pypto.numerics import CONTRACT
 from pypto.tools.language_ops import FAMILIES
 
@@ -25,8 +26,17 @@ def missing() -> Iterator[tuple[str, str, str]]:
     """(family, name, why) for every operation of the language that is not here."""
     for family in FAMILIES:
         for name in family.names:
-            if lookup(name) is None:
-                yield family.title, name, family.later or "not built"
+            for spelled in (name, *(_at_levels(name) if family.at_levels else ())):
+                if lookup(spelled) is None:
+                    yield family.title, spelled, family.later or "not built"
+
+
+def _at_levels(name: str) -> Iterator[str]:
+    """The spellings of an operation that say its level."""
+    if "." not in name and name not in TENSOR_ONLY:
+        yield f"tile.{name}"
+    if "." not in name and name not in TILE_ONLY:
+        yield f"tensor.{name}"
 
 
 def _names(op: Op) -> list[str]:
