@@ -526,3 +526,26 @@ def test_a_changed_dataclass_never_runs_a_stale_program():
         assert (np.asarray(reads_a_dataclass(X)) == X * 5 + 4).all()
     finally:
         SIZES.by = 3.0
+
+
+def test_a_function_that_two_programs_share_belongs_to_each():
+    Local = M
+
+    class Shared:
+        @pl.function(type=pl.FunctionType.InCore)
+        def scaled(self, x: "Local", out: pl.Out[M]):
+            out[:] = pl.muls(x, self.FACTOR)
+
+    @pl.program
+    class Two(Shared):
+        FACTOR = 2.0
+
+    @pl.program
+    class Three(Shared):
+        FACTOR = 3.0
+
+    for _ in range(2):
+        assert (np.asarray(Two(X)) == X * 2).all()
+        assert (np.asarray(Three(X)) == X * 3).all()
+    assert Two.scaled.owner is Two and Three.scaled.owner is Three
+    assert Shared.__dict__["scaled"].owner is None

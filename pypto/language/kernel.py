@@ -53,7 +53,8 @@ class Kernel(Front):
       attributes: what `pl.func_attr` says of it, once its body has been traced.
     """
 
-    def __init__(self, fn: FunctionType, declared: Declaration) -> None:
+    def __init__(self, fn: FunctionType, declared: Declaration, *, like: Kernel | None = None) -> None:
+        """`like` is a kernel of the same function, decorated before: what its surroundings said then holds for this one, too."""
         if declared.undeclared_writes not in (None, "device"):
             raise CallError("PL606", f"undeclared_writes={declared.undeclared_writes!r}", fix='"device", or leave it out')
         functools.update_wrapper(self, fn)
@@ -61,12 +62,13 @@ class Kernel(Front):
         self.declared = declared
         self.owner: Any = None
         self.attributes: dict[str, Any] = {}
-        self.staged: Staged = rewrite(fn, strict_ssa=declared.strict_ssa)
+        same = like is not None and like.declared.strict_ssa == declared.strict_ssa
+        self.staged: Staged = like.staged if like is not None and same else rewrite(fn, strict_ssa=declared.strict_ssa)
         self.is_method = declared.form == "program" and self.staged.parameters[:1] == ("self",)
         body: Any = self.staged.function  # not a method, whatever a type checker makes of a function in an attribute
         self.guard: Guard = captures(body)
         self._signature: Signature | None = None
-        self._named = _named_in_strings(fn)
+        self._named: dict[str, Any] = _named_in_strings(fn) if like is None else like._named
         self._programs: dict[Any, Program] = {}
         self._launches, self._repeats = Launches(self), Repeats(self)
         self.functions: dict[Any, KernelLaunch] = {}

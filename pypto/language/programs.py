@@ -157,8 +157,9 @@ def program(cls: type | None = None, *, strict_ssa: bool = False) -> Any:
         if isinstance(value, Kernel):
             if not value.is_method and value.declared.form == "program":
                 raise BodyError("PL112", f"`{cls.__name__}.{name}` misses `self`", fix=f"def {name}(self, ...)", at=value.staged.source)
-            strict = strict_ssa and not value.declared.strict_ssa
-            functions[name] = Kernel(value.fn, replace(value.declared, strict_ssa=True)) if strict else value
+            # a kernel of its own, as the class may share the function with others: `self` is another program in each
+            declared = replace(value.declared, strict_ssa=strict_ssa or value.declared.strict_ssa)
+            functions[name] = Kernel(value.fn, declared, like=value)
         elif isinstance(value, PythonFunction):
             fix = "@pl.function(type=...) makes it a function of the program; a helper in Python stands outside of the class"
             raise BodyError("PL112", f"`{cls.__name__}.{name}` is not decorated", fix=fix, at=user_source())
