@@ -529,9 +529,9 @@ def test_a_changed_dataclass_never_runs_a_stale_program():
 
 
 def test_a_function_that_two_programs_share_belongs_to_each():
-    Local = M
-
     class Shared:
+        Local = M
+
         @pl.function(type=pl.FunctionType.InCore)
         def scaled(self, x: "Local", out: pl.Out[M]):
             out[:] = pl.muls(x, self.FACTOR)
