@@ -17,7 +17,7 @@ from pypto.core.trace import EVAL, current_trace, tracing
 from pypto.errors import BodyError, CallError, PyptoDeprecationWarning, PyptoError, warn
 from pypto.interpreters.reference import Machine
 from pypto.interpreters.ties import TieCounter
-from pypto.language import access, calls, passing, samples
+from pypto.language import calls, passing, samples
 from pypto.language.calls import Call, Parameter, Signature
 from pypto.language.declaration import Declaration
 from pypto.language.eager import EagerRuntime, EagerTrace
@@ -35,6 +35,7 @@ from pypto.language.staging import StagingRuntime
 from pypto.language.trace import PlTrace
 from pypto.language.types import Annotation, TensorType, TupleType, annotation_of
 from pypto.language.values import RefValue, Value
+from pypto.language.viewing import viewed
 from pypto.noted import collecting, note
 from pypto.platform import platform_of
 from pypto.source import Frame, Source, user_locals
@@ -317,7 +318,9 @@ class Kernel(Front):
         kept = []
         for p, x in zip(self.signature.parameters, inputs, strict=True):
             view = p.type.view if isinstance(p.type, TensorType) else None
-            kept.append(access.marked(trace, x, view.valid_shape) if view is not None and view.valid_shape is not None else x)
+            if view is not None and view.stride is not None and isinstance(x, RefValue):
+                trace.strides[x.var] = view.stride  # the call has checked them
+            kept.append(viewed(trace, x, view, f"`{p.name}` of {self.fn.__name__}()"))
         return kept
 
     def outputs(self, inputs: list[Any]) -> dict[str, RefValue]:
