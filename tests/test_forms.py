@@ -480,6 +480,37 @@ def test_a_subscript_store_is_a_second_value_under_strict_ssa():
     refused("PL114", make, at="out[:]")
 
 
+def test_while_loops_and_the_else_of_loops_are_checked_under_strict_ssa():
+    def in_a_while():
+        @pl.function(strict_ssa=True)
+        def turns(x: M, n: pl.Scalar[pl.INT32], out: pl.Out[M]):
+            t = pl.adds(x, 1.0)
+            while n > 0:
+                t = pl.adds(x, 2.0)  # refused
+            pl.store(t, [0, 0], out)
+
+    def twice_in_a_while():
+        @pl.function(strict_ssa=True)
+        def turns(x: M, n: pl.Scalar[pl.INT32], out: pl.Out[M]):
+            while n > 0:
+                t = pl.adds(x, 2.0)
+                t = pl.store(t, [0, 0], out)  # refused
+
+    def in_an_else():
+        @pl.function(strict_ssa=True)
+        def turns(x: M, n: pl.Scalar[pl.INT32], out: pl.Out[M]):
+            t = pl.adds(x, 1.0)
+            for r in pl.range(4):
+                if r > n:
+                    break
+            else:
+                t = pl.adds(x, 2.0)  # refused
+            pl.store(t, [0, 0], out)
+
+    for make in (in_a_while, twice_in_a_while, in_an_else):
+        refused("PL114", make, at="t")
+
+
 @pl.function(type=pl.FunctionType.InCore, strict_ssa=True)
 def in_single_assignment(x: M, out: pl.Out[M]):
     for r in pl.range(2):

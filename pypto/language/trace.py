@@ -135,7 +135,8 @@ class PlTrace(JaxprTrace):
     # ---- operations ----
 
     def bind(self, op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        return broken_among(operands) or recover(self, lambda: super(PlTrace, self).bind(op, operands, params))
+        broken = broken_among(operands)
+        return broken if broken is not None else recover(self, lambda: super(PlTrace, self).bind(op, operands, params))
 
     def operands(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(a if i in op.refs else self.value(a, op.name) for i, a in enumerate(args))
