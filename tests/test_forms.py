@@ -137,6 +137,55 @@ def test_a_keyword_of_a_decorator_that_says_nothing_is_refused(decorate):
     assert caught.value.code == "PL606" and caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("type", "level", "role"),
+    [
+        (pl.FunctionType.InCore, pl.Level.HOST, None),
+        (pl.FunctionType.InCore, pl.Level.CHIP, pl.Role.Orchestrator),
+        (pl.FunctionType.Graph, pl.Level.HOST, pl.Role.Orchestrator),
+        (pl.FunctionType.Orchestration, pl.Level.AIC, None),
+        (pl.FunctionType.Orchestration, pl.Level.CHIP, pl.Role.SubWorker),
+        (pl.FunctionType.Inline, pl.Level.AIV, None),
+        (pl.FunctionType.Inline, pl.Level.CHIP, pl.Role.SubWorker),
+        (pl.FunctionType.Inline, pl.Level.HOST, None),
+        (pl.FunctionType.AIC, pl.Level.AIV, None),
+        (pl.FunctionType.AIV, pl.Level.AIC, None),
+    ],
+)
+def test_a_type_that_contradicts_the_level_or_the_role_is_refused(type, level, role):
+    with pytest.raises(CallError) as caught:
+        pl.function(type=type, level=level, role=role)
+    assert caught.value.code == "PL606" and type.name in caught.value.message and level.name in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("type", "level", "role", "kind"),
+    [
+        (pl.FunctionType.Opaque, pl.Level.HOST, pl.Role.Orchestrator, "host"),
+        (pl.FunctionType.Orchestration, pl.Level.HOST, None, "host"),
+        (pl.FunctionType.Orchestration, pl.Level.CHIP, pl.Role.Orchestrator, "jit"),
+        (pl.FunctionType.Graph, pl.Level.CHIP, pl.Role.Orchestrator, "jit"),
+        (pl.FunctionType.Opaque, pl.Level.CHIP, pl.Role.SubWorker, "incore"),
+        (pl.FunctionType.InCore, pl.Level.CORE_GROUP, None, "incore"),
+        (pl.FunctionType.AIC, pl.Level.AIC, None, "incore"),
+        (pl.FunctionType.Inline, pl.Level.CHIP, None, "inline"),
+    ],
+)
+def test_a_type_may_be_said_together_with_a_level_and_role_that_agree(type, level, role, kind):
+    @pl.function(type=type, level=level, role=role)
+    def f(x: M, out: pl.Out[M]):
+        pass
+
+    assert f.kind == kind
+
+
+@pytest.mark.parametrize("level", [pl.Level.CHIP, pl.Level.CHIP_DIE])
+def test_an_in_core_function_is_no_function_of_a_chip(level):
+    with pytest.raises(CallError) as caught:
+        pl.jit.incore(level=level)
+    assert caught.value.code == "PL606"
+
+
 def test_an_incore_function_of_one_unit_says_so_on_its_kernel():
     @pl.jit.incore(level=pl.Level.AIV)
     def vector_only(x: M, out: pl.Out[M]):

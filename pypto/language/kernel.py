@@ -236,13 +236,13 @@ class Kernel(Front):
 
     def trace(self, *args: Any, **kwargs: Any) -> Jaxpr:
         """The body as a jaxpr at the ref level. Without arguments, the annotations give shapes and dtypes."""
-        return self.traced(self._avals(args, kwargs))
+        return self.traced(self._avals(args, kwargs, "trace"))
 
     def lower(self, *args: Any, **kwargs: Any) -> Program:
         """The tile program: in-core kernels and the orchestration that launches them. `print` shows it."""
         if "config" in kwargs and not self.signature.has("config"):
             return configured(self.lower, args, kwargs)
-        return self._lower(self._avals(args, kwargs))
+        return self._lower(self._avals(args, kwargs, "lower"))
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Whether a call would compile, and which argument, captured value or platform is the reason. Nothing is run."""
@@ -252,8 +252,8 @@ class Kernel(Front):
         """The programs that are there and what made each; see `pypto.explain_cache`."""
         return report(self, self._programs)
 
-    def _avals(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        return samples.avals(self.signature, samples.named(self.signature, args, kwargs))
+    def _avals(self, args: tuple[Any, ...], kwargs: dict[str, Any], verb: str) -> list[Any]:
+        return samples.avals(self.signature, samples.named(self.signature, args, kwargs, verb), verb)
 
     def eager(self, *args: Any, **kwargs: Any) -> Any:
         """Run the same body at once, statement by statement: prints show numbers and a debugger can step through it."""
