@@ -98,6 +98,11 @@ def test_a_bare_tensor_without_a_sample_is_refused():
     assert "doubled.compile(" in refused("PL601", runs.doubled.compile).fix
 
 
+def test_the_fix_of_a_missing_sample_names_the_method_that_was_called():
+    for method in ("trace", "lower"):
+        assert f"doubled.{method}(" in refused("PL601", getattr(runs.doubled, method)).fix
+
+
 @pytest.mark.parametrize("sample", [normal(8, 17), normal(8, 16).astype(np.float16), normal(16)])
 def test_a_sample_that_is_not_the_declared_one_is_refused(sample):
     refused("PL602", runs.scaled_sum.compile, sample)

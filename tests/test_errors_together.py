@@ -42,10 +42,39 @@ def one_cause(x: V4, y: V8, out: pl.Out[V4]):
         b = pl.exp(a)
         c = pl.mul(b, x)
         out[:] = c
+        out[0:5] = x
 
 
-def test_what_follows_from_an_error_is_not_reported():
-    assert found(one_cause.trace) == [("PL301", "a = pl.add(x, y)")]
+def test_what_follows_from_an_error_is_not_reported_and_what_does_not_is():
+    assert found(one_cause.trace) == [("PL301", "a = pl.add(x, y)"), ("PL303", "out[0:5] = x")]
+
+
+@pl.jit
+def operators_on_a_broken_value(x: V4, y: V8, out: pl.Out[V4]):
+    with pl.at(level=CORE):
+        a = x + y
+        b = 2.0 * a - x
+        c = -(x / b)
+        d = c[0:2]
+        out[0:2] = d
+        out[0:5] = x
+
+
+def test_operators_on_what_was_not_made_do_not_end_the_trace():
+    assert found(operators_on_a_broken_value.trace) == [("PL301", "a = x + y"), ("PL303", "out[0:5] = x")]
+
+
+@pl.jit
+def chosen_by_a_broken_value(x: V4, y: V8, out: pl.Out[V4]):
+    with pl.at(level=CORE):
+        a = x + y
+        out[0:5] = x
+        if a + 1.0 > 2.0:
+            out[:] = x
+
+
+def test_a_broken_condition_ends_the_trace_with_what_was_told():
+    assert found(chosen_by_a_broken_value.trace) == [("PL301", "a = x + y"), ("PL303", "out[0:5] = x")]
 
 
 @pl.jit

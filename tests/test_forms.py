@@ -137,6 +137,55 @@ def test_a_keyword_of_a_decorator_that_says_nothing_is_refused(decorate):
     assert caught.value.code == "PL606" and caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("type", "level", "role"),
+    [
+        (pl.FunctionType.InCore, pl.Level.HOST, None),
+        (pl.FunctionType.InCore, pl.Level.CHIP, pl.Role.Orchestrator),
+        (pl.FunctionType.Graph, pl.Level.HOST, pl.Role.Orchestrator),
+        (pl.FunctionType.Orchestration, pl.Level.AIC, None),
+        (pl.FunctionType.Orchestration, pl.Level.CHIP, pl.Role.SubWorker),
+        (pl.FunctionType.Inline, pl.Level.AIV, None),
+        (pl.FunctionType.Inline, pl.Level.CHIP, pl.Role.SubWorker),
+        (pl.FunctionType.Inline, pl.Level.HOST, None),
+        (pl.FunctionType.AIC, pl.Level.AIV, None),
+        (pl.FunctionType.AIV, pl.Level.AIC, None),
+    ],
+)
+def test_a_type_that_contradicts_the_level_or_the_role_is_refused(type, level, role):
+    with pytest.raises(CallError) as caught:
+        pl.function(type=type, level=level, role=role)
+    assert caught.value.code == "PL606" and type.name in caught.value.message and level.name in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("type", "level", "role", "kind"),
+    [
+        (pl.FunctionType.Opaque, pl.Level.HOST, pl.Role.Orchestrator, "host"),
+        (pl.FunctionType.Orchestration, pl.Level.HOST, None, "host"),
+        (pl.FunctionType.Orchestration, pl.Level.CHIP, pl.Role.Orchestrator, "jit"),
+        (pl.FunctionType.Graph, pl.Level.CHIP, pl.Role.Orchestrator, "jit"),
+        (pl.FunctionType.Opaque, pl.Level.CHIP, pl.Role.SubWorker, "incore"),
+        (pl.FunctionType.InCore, pl.Level.CORE_GROUP, None, "incore"),
+        (pl.FunctionType.AIC, pl.Level.AIC, None, "incore"),
+        (pl.FunctionType.Inline, pl.Level.CHIP, None, "inline"),
+    ],
+)
+def test_a_type_may_be_said_together_with_a_level_and_role_that_agree(type, level, role, kind):
+    @pl.function(type=type, level=level, role=role)
+    def f(x: M, out: pl.Out[M]):
+        pass
+
+    assert f.kind == kind
+
+
+@pytest.mark.parametrize("level", [pl.Level.CHIP, pl.Level.CHIP_DIE])
+def test_an_in_core_function_is_no_function_of_a_chip(level):
+    with pytest.raises(CallError) as caught:
+        pl.jit.incore(level=level)
+    assert caught.value.code == "PL606"
+
+
 def test_an_incore_function_of_one_unit_says_so_on_its_kernel():
     @pl.jit.incore(level=pl.Level.AIV)
     def vector_only(x: M, out: pl.Out[M]):
@@ -480,6 +529,37 @@ def test_a_subscript_store_is_a_second_value_under_strict_ssa():
     refused("PL114", make, at="out[:]")
 
 
+def test_while_loops_and_the_else_of_loops_are_checked_under_strict_ssa():
+    def in_a_while():
+        @pl.function(strict_ssa=True)
+        def turns(x: M, n: pl.Scalar[pl.INT32], out: pl.Out[M]):
+            t = pl.adds(x, 1.0)
+            while n > 0:
+                t = pl.adds(x, 2.0)  # refused
+            pl.store(t, [0, 0], out)
+
+    def twice_in_a_while():
+        @pl.function(strict_ssa=True)
+        def turns(x: M, n: pl.Scalar[pl.INT32], out: pl.Out[M]):
+            while n > 0:
+                t = pl.adds(x, 2.0)
+                t = pl.store(t, [0, 0], out)  # refused
+
+    def in_an_else():
+        @pl.function(strict_ssa=True)
+        def turns(x: M, n: pl.Scalar[pl.INT32], out: pl.Out[M]):
+            t = pl.adds(x, 1.0)
+            for r in pl.range(4):
+                if r > n:
+                    break
+            else:
+                t = pl.adds(x, 2.0)  # refused
+            pl.store(t, [0, 0], out)
+
+    for make in (in_a_while, twice_in_a_while, in_an_else):
+        refused("PL114", make, at="t")
+
+
 @pl.function(type=pl.FunctionType.InCore, strict_ssa=True)
 def in_single_assignment(x: M, out: pl.Out[M]):
     for r in pl.range(2):
@@ -526,3 +606,26 @@ def test_a_changed_dataclass_never_runs_a_stale_program():
         assert (np.asarray(reads_a_dataclass(X)) == X * 5 + 4).all()
     finally:
         SIZES.by = 3.0
+
+
+def test_a_function_that_two_programs_share_belongs_to_each():
+    class Shared:
+        Local = M
+
+        @pl.function(type=pl.FunctionType.InCore)
+        def scaled(self, x: "Local", out: pl.Out[M]):
+            out[:] = pl.muls(x, self.FACTOR)
+
+    @pl.program
+    class Two(Shared):
+        FACTOR = 2.0
+
+    @pl.program
+    class Three(Shared):
+        FACTOR = 3.0
+
+    for _ in range(2):
+        assert (np.asarray(Two(X)) == X * 2).all()
+        assert (np.asarray(Three(X)) == X * 3).all()
+    assert Two.scaled.owner is Two and Three.scaled.owner is Three
+    assert Shared.__dict__["scaled"].owner is None

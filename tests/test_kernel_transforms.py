@@ -258,3 +258,38 @@ def doubled_with_marks(x: pl.Tensor[[4, 8], pl.FP32], out: pl.Out[pl.Tensor[[4, 
 def test_marks_are_passed_over_on_the_way_back():
     x = np.ones((4, 8), np.float32)
     assert np.asarray(pypto.grad(lambda x: doubled_with_marks(x).sum())(x)).tolist() == np.full((4, 8), 2).tolist()
+
+
+@pl.jit
+def first_columns(x: Rows, n: pl.Scalar[pl.INT32], y: pl.Out[Rows]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.range(n):
+            y[:, 0:8] = x[:, 0:8]
+
+
+def test_an_output_that_may_stay_unwritten_runs_compiled_in_array_programs():
+    kept = np.concatenate([X[:, :8], np.zeros((8, 8), np.float32)], 1)
+    with pypto.override(executor="cpu", check=False):
+        with pytest.warns(pypto.PyptoWarning, match="PL204"):
+            assert identical(pypto.jit(first_columns)(X, 1), kept)
+        with pytest.warns(pypto.PyptoWarning, match="PL204"):
+            found = pypto.vmap(first_columns, (0, None))(MANY, 2)
+        assert identical(found, stacked(lambda x: np.concatenate([x[:, :8], np.zeros((8, 8), np.float32)], 1), MANY))
+        with pytest.raises(PyptoError) as refused:
+            pypto.jit(first_columns)(X, 0)
+    assert refused.value.code == "PL202" and refused.value.source.text.startswith("def first_columns(")
+
+
+@pl.jit
+def vector_cores(x: pl.Tensor[[8], pl.FP32], y: pl.Out[pl.Tensor[[8], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[:] = pl.add(x, float(pl.system.available_aiv_count()))
+
+
+def test_array_programs_hold_the_kernel_of_the_platform_they_run_for():
+    x, jitted, mapped = np.zeros(8, np.float32), pypto.jit(lambda x: vector_cores(x)), pypto.vmap(vector_cores)
+    for platform, count in (("a2a3sim", 48), ("a5sim", 72), ("a2a3sim", 48)):
+        with pypto.override(platform=platform):
+            for found in (vector_cores(x), jitted(x), mapped(x[None])[0]):
+                assert np.asarray(found).tolist() == [count] * 8
+    assert jitted.cache_size() == 2 and "a5sim" in jitted.explain()

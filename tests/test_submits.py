@@ -147,3 +147,27 @@ def test_methods_of_a_program_are_submitted_and_dispatched() -> None:
         "tid = pl.submit(self.stage1, x, scratch)",
         "_ = pl.spmd_submit(self.stage2, scratch, out, core_num=4, deps=[tid])",
     ]
+
+
+@pl.jit.incore(level=pl.Level.AIV)
+def says_of_itself(x: pl.Tensor[[4, 8], pl.FP32], out: pl.Out[pl.Tensor[[4, 8], pl.FP32]]):
+    pl.func_attr({"windowize": True})
+    out[:] = pl.adds(x, 1.0)
+    return out
+
+
+@pl.jit
+def submits_what_says(x: pl.Tensor[[4, 8], pl.FP32], out: pl.InOut[pl.Tensor[[4, 8], pl.FP32]]):
+    out, _one = pl.submit(says_of_itself, x, out)
+    out, _all = pl.spmd_submit(says_of_itself, x, out, core_num=4)
+
+
+@pl.jit
+def calls_what_says(x: pl.Tensor[[4, 8], pl.FP32], out: pl.InOut[pl.Tensor[[4, 8], pl.FP32]]):
+    says_of_itself(x, out)
+
+
+def test_a_submitted_kernel_keeps_its_unit_and_what_it_says_of_itself():
+    (plain,) = calls_what_says.lower().kernels
+    assert dict(plain.options) == {"core": "AIV", "windowize": True}
+    assert [k.options for k in submits_what_says.lower().kernels] == [plain.options, plain.options]

@@ -242,6 +242,104 @@ def test_the_valid_shape_of_a_view_holds_inside():
     assert np.asarray(partly_valid(X)).ravel().tolist() == X[:, :3].sum(1).tolist()
 
 
+Partly = pl.Tensor[[4, 8], pl.FP32, pl.TensorView(layout=pl.ND, valid_shape=[4, 3])]
+Wide = pl.Tensor[[4, 8], pl.FP32, pl.TensorView(stride=[16, 1], layout=pl.ND)]
+Sums = pl.Tensor[[4, 1], pl.FP32]
+
+
+@pl.jit.incore
+def partly_summed(x: Partly, out: pl.Out[Sums]):
+    out[:] = pl.row_sum(x)
+    return out
+
+
+@pl.jit.inline
+def partly_summed_inline(x: Partly):
+    return pl.row_sum(x)
+
+
+@pl.jit
+def calls_partly_valid(x: M, out: pl.Out[Sums], also: pl.Out[Sums], third: pl.Out[Sums]):
+    partly_summed(x, out)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        also[:] = partly_summed_inline(x)
+        t = pl.adds(x, 1.0)
+        also[:] = pl.subs(partly_summed_inline(t), 3.0)
+        part: Partly = x
+        third[:] = pl.row_sum(part)
+
+
+def test_the_valid_shape_of_a_callee_and_of_a_name_holds_as_well():
+    for run in (calls_partly_valid, calls_partly_valid.eager):
+        for found in run(X):
+            assert np.asarray(found).ravel().tolist() == X[:, :3].sum(1).tolist()
+
+
+@pl.jit
+def shrinks_twice(x: pl.Tensor[[4, 8], pl.FP32, pl.TensorView(layout=pl.ND, valid_shape=[4, 2])], out: pl.Out[Sums]):
+    partly_summed(x, out)  # refused
+
+
+def test_a_view_claims_no_more_data_than_there_is():
+    refused("PL303", shrinks_twice.trace, at="partly_summed(x, out)")
+
+
+@pl.jit.incore
+def takes_wide(x: Wide, out: pl.Out[M]):
+    out[:] = pl.adds(x, 1.0)
+    return out
+
+
+@pl.jit
+def passes_windows(wide: pl.Tensor[[4, 16], pl.FP32], x: Wide, out: pl.Out[M], other: pl.Out[M]):
+    takes_wide(wide[:, 2:10], out)
+    takes_wide(x, other)
+
+
+@pl.jit
+def passes_row_major(x: M, out: pl.Out[M]):
+    takes_wide(x, out)  # refused
+
+
+@pl.jit
+def annotates_row_major(x: M, out: pl.Out[M]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        w: Wide = x  # refused
+        out[:] = pl.adds(w, 1.0)
+
+
+@pl.jit
+def annotates_a_tile(x: M, out: pl.Out[M]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        w: Wide = pl.adds(x, 1.0)  # refused
+        out[:] = w
+
+
+@pl.jit
+def passes_a_turned_window(wide: pl.Tensor[[8, 16], pl.FP32], out: pl.Out[M]):
+    takes_wide(pl.transpose(wide[:, 0:4], 0, 1), out)  # refused
+
+
+def test_a_window_with_the_strides_of_a_callee_is_its_argument():
+    wide = np.arange(64, dtype=np.float32).reshape(4, 16)
+    for run in (passes_windows, passes_windows.eager):
+        out, other = run(wide, wide[:, 0:8])
+        assert (np.asarray(out) == wide[:, 2:10] + 1).all() and (np.asarray(other) == wide[:, :8] + 1).all()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "at"),
+    [
+        (passes_row_major, "takes_wide(x, out)"),
+        (annotates_row_major, "w: Wide = x"),
+        (annotates_a_tile, "w: Wide = pl.adds(x, 1.0)"),
+        (passes_a_turned_window, "takes_wide(pl.transpose(wide[:, 0:4], 0, 1), out)"),
+    ],
+)
+def test_strides_that_do_not_hold_are_refused_in_a_body(kernel, at):
+    refused("PL302", kernel.trace, at=at)
+
+
 # Arrays do not cross into a kernel.
 
 

@@ -154,6 +154,46 @@ def test_break_leaves_the_loop_it_stands_in():
 
 
 @pl.jit
+def jumps_in_the_else_of_an_inner_loop(n: pl.Scalar[pl.INT32], out: pl.Out[One]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        total = 0
+        for i in pl.range(4):
+            for j in pl.range(3):
+                if j + i > n:
+                    break
+                total = total + 1
+            else:
+                if i > 1:
+                    break
+                else:
+                    total = total + 10
+                    continue
+            total = total + 100
+        out[0] = total
+
+
+def the_same_in_python(n):
+    total = 0
+    for i in range(4):
+        for j in range(3):
+            if j + i > n:
+                break
+            total += 1
+        else:
+            if i > 1:
+                break
+            total += 10
+            continue
+        total += 100
+    return total
+
+
+@pytest.mark.parametrize("n", [0, 2, 3, 4, 5])
+def test_jumps_in_the_else_of_a_loop_belong_to_the_loop_around_it(n):
+    assert every_way(jumps_in_the_else_of_an_inner_loop, n).tolist() == [the_same_in_python(n)]
+
+
+@pl.jit
 def turns_of_blocks(x: M, out: pl.InOut[M]):
     for r in pl.spmd(4):
         if r == 2:
@@ -327,9 +367,28 @@ def with_else():
             n = 1  # refused
 
 
+def returns_in_a_while():
+    @pl.jit
+    def k(n: pl.Scalar[pl.INT32], out: pl.Out[One]):
+        while n < 3:
+            return  # refused
+
+
+def returns_in_an_else():
+    @pl.jit
+    def k(n: pl.Scalar[pl.INT32], out: pl.Out[One]):
+        for i in pl.range(4):
+            if i > n:
+                break
+        else:
+            return  # refused
+
+
 @pytest.mark.parametrize(
     ("make", "code", "at"),
     [
+        (returns_in_a_while, "PL107", "return"),
+        (returns_in_an_else, "PL107", "return"),
         (no_condition, "PL101", "x = x + 1"),
         (no_tuple, "PL102", "x"),
         (yields_too_few, "PL102", "c = pl.yield_(a)"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pypto import tree
+from pypto import config, tree
 from pypto.api.flat import NUMBERS, Flattened, called, name_of, signature_of, static_positions
 from pypto.api.inspecting import ShapeDtypeStruct
 from pypto.core.array import Array, to_numpy
@@ -21,6 +21,7 @@ from pypto.core.ir import Jaxpr
 from pypto.core.trace import EVAL, Tracer, aval_of, current_trace, ended, tracing
 from pypto.errors import CallError
 from pypto.interpreters.partial_eval import ClosedTrace, pruned, replay
+from pypto.platform import Platform, platform_of
 from pypto.stages import Lowered, Traced, results
 
 MOST = 256
@@ -36,12 +37,14 @@ class _Program:
 
 @dataclass(frozen=True)
 class _Key:
-    """What a program depends on: the tree of arguments, the type of each leaf, static values, and what the function reads outside."""
+    """What a program depends on: the tree of arguments, the type of each leaf, static values, what the function reads outside, and
+    the platform that kernels in it were traced for."""
 
     inputs: tree.Structure
     leaves: tuple[Hashable, ...]
     static: tuple[tuple[str, Hashable], ...]
     outside: Hashable
+    platform: Platform
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class Jitted:
             d for d, a in zip(owned, [a for a, s in zip(args, static, strict=True) if not s], strict=True) for _ in tree.flatten(a)[0]
         ]
         donated += [k in self.donated for k in sorted(moving) for _ in tree.flatten(moving[k])[0]]
-        return _Call(flat, _Key(flat.inputs, leaves, keys, outside), avals, donated)
+        return _Call(flat, _Key(flat.inputs, leaves, keys, outside, platform_of(config.current().platform)), avals, donated)
 
     @staticmethod
     def _is(chosen: frozenset[int | str], i: int, count: int) -> bool:
@@ -223,6 +226,8 @@ class Jitted:
             ]
         if old.outside != new.outside:
             found.append(self._read_outside(old.outside, new.outside))
+        if old.platform != new.platform:
+            found.append(f"the platform is {new.platform.name}, it was {old.platform.name}")
         return found
 
     def _read_outside(self, old: Any, new: Any) -> str:

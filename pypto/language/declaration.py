@@ -98,7 +98,7 @@ def of_function(type: FunctionType, level: Level | None, role: Role | None, auto
     """What `@pl.function(type=, level=, role=, auto_scope=, strict_ssa=)` declares.
 
     Errors:
-      PL606 for a type, level or role that does not exist or cannot be written here.
+      PL606 for a type, level or role that does not exist or cannot be written here, or that contradict each other.
     """
     for name, value, kind in (("type", type, FunctionType), ("level", level, Level), ("role", role, Role)):
         if not isinstance(value, kind) and not (value is None and name != "type"):
@@ -110,9 +110,26 @@ def of_function(type: FunctionType, level: Level | None, role: Role | None, auto
     kind = KINDS[type]
     if role is not None or level is not None:
         kind = _placed(kind, level, role)
+        _check_agreement(type, level, role, kind)
     if not auto_scope and kind == "incore":
         raise CallError("PL606", "pl.function: auto_scope=False on an in-core function, which has no scopes", fix="put it on its caller")
     return Declaration(kind, "program", auto_scope, strict_ssa, None, type, level, role)
+
+
+def _check_agreement(type: FunctionType, level: Level | None, role: Role | None, kind: str) -> None:
+    """Refuse a type that says another thing than the level and the role, which make the function a `kind`."""
+    assert level is not None
+    made_of = {"host": ("opaque", "jit"), "jit": ("opaque", "jit"), "incore": ("opaque", "incore")}
+    fits = KINDS[type] == kind or (type is not FunctionType.Graph and KINDS[type] in made_of.get(kind, ()))
+    own = {FunctionType.AIC: Level.AIC, FunctionType.AIV: Level.AIV}.get(type)
+    if own is not None and level in (Level.AIC, Level.AIV):
+        fits = fits and level is own
+    if role is Role.SubWorker and kind != "incore":
+        fits = False
+    if not fits:
+        said = f"type=pl.FunctionType.{type.name}, level=pl.Level.{level.name}{f', role=pl.Role.{role.name}' if role is not None else ''}"
+        fix = "say it once: leave out type=, or level= and role="
+        raise CallError("PL606", f"pl.function: {said} contradict each other", fix=fix)
 
 
 def _placed(kind: str, level: Level | None, role: Role | None) -> str:

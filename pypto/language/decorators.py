@@ -47,7 +47,7 @@ class _Jit:
         Args:
           level: CORE_GROUP, or AIC or AIV of `pl.Level` for a kernel of the cube or the vector unit alone.
         """
-        if level not in (None, Level.CORE_GROUP, Level.AIC, Level.AIV, Level.CHIP, Level.CHIP_DIE):
+        if level not in (None, Level.CORE_GROUP, Level.AIC, Level.AIV):
             raise CallError("PL606", f"pl.jit.incore: level={level!r}", fix="CORE_GROUP, AIC or AIV of pl.Level")
         return _decorate(fn, Declaration("incore", level=level))
 
@@ -85,7 +85,7 @@ def function(
       auto_scope: False leaves the placing of scopes to the body.
       strict_ssa: True refuses to give a name a second value (PL114), and with it `x[...] = v`.
     Errors:
-      PL606 for a combination that cannot be written here.
+      PL606 for a combination that cannot be written here, and for a type that contradicts the level or the role.
     """
     return _decorate(fn, of_function(type, level, role, auto_scope, strict_ssa))
 

@@ -70,7 +70,7 @@ def func_attr(attributes: dict[str, Any]) -> None:
       attributes: names and values: numbers, strings, `pl.SplitMode`, or a parameter. They are kept on the function and on the
         kernel it becomes, and change no number.
     Errors:
-      PL112 outside a kernel, PL606 for a name given twice or a value of another kind; PL102 if other statements come first.
+      PL102 for a name given twice, a value of another kind, or other statements before it; PL112 outside a kernel.
     """
     trace = trace_here("func_attr")
     if not isinstance(attributes, dict) or not all(isinstance(name, str) for name in attributes):

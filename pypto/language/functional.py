@@ -23,6 +23,7 @@ from pypto.language.calls import OMITTED, Call
 from pypto.language.types import INOUT, OUT, TensorType
 from pypto.language.unwritten import check_written
 from pypto.lax.families import as_dtype, literal
+from pypto.platform import Platform, platform_of
 from pypto.tile import Program, lower_program
 from pypto.tile.passes.cells import promote_cells
 
@@ -44,7 +45,7 @@ class KernelLaunch:
     name: str
     signature: Signature
     jaxpr: Jaxpr
-    _programs: dict[str, Program] = field(default_factory=dict)
+    _programs: dict[Platform, Program] = field(default_factory=dict)
 
     def _directions(self) -> list[str]:
         """Of each parameter: in, out or inout."""
@@ -63,9 +64,10 @@ class KernelLaunch:
 
     def program(self) -> Program:
         """The tile program for the platform of the configuration."""
-        platform = config.current().platform
+        name = config.current().platform
+        platform = platform_of(name)
         if platform not in self._programs:
-            self._programs[platform] = lower_program(self.jaxpr, platform=platform)
+            self._programs[platform] = lower_program(self.jaxpr, platform=name)
         return self._programs[platform]
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -99,10 +101,10 @@ class KernelLaunch:
             def again() -> None:
                 Machine(program.bodies, check=False).run(program.orchestration, copies)
 
-            for v in values:
-                if isinstance(v, Ref):
-                    v.buffer.written = v.written = None  # compiled code has no shadow bits
             code: Any = program.compiled
+            for v, p in zip(values, code.parameters, strict=True):
+                if isinstance(v, Ref) and not p.tracked:
+                    v.buffer.written = v.written = None  # compiled code records the writes of what it may leave unwritten only
             code.run(values, again, threads=config.current().threads or 0)
             return
         Machine(program.bodies, check=check).run(program.orchestration, values)
@@ -202,7 +204,7 @@ def _launch(kernel: Kernel, call: Call) -> KernelLaunch:
     avals = [
         replace(a.aval, shape=a.array.shape) if isinstance(a.aval, RefAval) and a.array is not None else a.aval for a in call.arguments
     ]
-    key = (tuple(avals), call.key, kernel.snapshot())
+    key = (tuple(avals), call.key, kernel.snapshot(), platform_of(config.current().platform))
     launch = kernel.functions.get(key)
     if launch is None:
         jaxpr = kernel.traced([a if a is not None else arg.static for a, arg in zip(avals, call.arguments, strict=True)])

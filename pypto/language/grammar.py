@@ -179,14 +179,24 @@ def _loop_else(node: ast.For | ast.While) -> Iterator[Problem]:
     yield from _block(node.orelse)
 
 
+def jumps_of(body: list[ast.stmt]) -> list[ast.Break | ast.Continue]:
+    """The `break` and `continue` statements of the loop that `body` belongs to; those in the `else` of a loop inside are among them."""
+    found: list[ast.Break | ast.Continue] = []
+    for node in body:
+        if isinstance(node, ast.Break | ast.Continue):
+            found.append(node)
+        elif isinstance(node, ast.If):
+            found += jumps_of(node.body) + jumps_of(node.orelse)
+        elif isinstance(node, ast.With):
+            found += jumps_of(node.body)
+        elif isinstance(node, ast.For | ast.While):
+            found += jumps_of(node.orelse)
+    return found
+
+
 def has_break(body: list[ast.stmt]) -> bool:
     """Whether a loop's own body leaves it."""
-    for node in body:
-        if isinstance(node, ast.Break):
-            return True
-        if isinstance(node, ast.If | ast.With) and (has_break(node.body) or (isinstance(node, ast.If) and has_break(node.orelse))):
-            return True
-    return False
+    return any(isinstance(node, ast.Break) for node in jumps_of(body))
 
 
 def _target(node: ast.expr) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ import copy
 from dataclasses import dataclass
 
 from pypto.errors import BodyError
-from pypto.language.grammar import PREFIX, is_call_of, located, loop_names, place
+from pypto.language.grammar import PREFIX, has_break, is_call_of, jumps_of, located, loop_names, place
 
 GOING = PREFIX + "going"
 """`_pypto_going(name)` at the head of a loop body: the loop ends before a turn in which the name is false."""
@@ -63,7 +63,7 @@ class Jumps:
     def _while(self, node: ast.While) -> list[ast.stmt]:
         """`while test: body` runs turns until one begins with a false test."""
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        if endless and not _breaks(node.body):
+        if endless and not has_break(node.body):
             raise self.refuse("a `while` loop that nothing ends", "a condition that becomes false, or a `break`", node)
         runtime = located(ast.Name(self.runtime, ast.Load()), node.test)
         forever = located(ast.Call(located(ast.Attribute(runtime, FOREVER, ast.Load()), node.test), [], []), node.test)
@@ -89,7 +89,7 @@ class Jumps:
         self.count += 1
         loop = _Loop(f"{PREFIX}going_{self.count}", f"{PREFIX}on_{self.count}")
         after: list[ast.stmt] = []
-        jumps = _jumps(node.body)
+        jumps = jumps_of(node.body)
         if test is not None or jumps:
             after = self._yields_as_names(node)
         body: list[ast.stmt] = self.block(node.body)
@@ -167,11 +167,11 @@ class Jumps:
                 if loop.flagged:
                     out.append(self._set(loop.on, False, node))
                 return out or [located(ast.Pass(), node)], _ALL
-            if isinstance(node, ast.With) and _jumps(node.body):
-                jump = _jumps(node.body)[0]
+            if isinstance(node, ast.With) and jumps_of(node.body):
+                jump = jumps_of(node.body)[0]
                 word = "break" if isinstance(jump, ast.Break) else "continue"
                 raise self.refuse(f"`{word}` out of a `with` block", f"end the block first: `{word}` under an `if` behind it", jump)
-            if not isinstance(node, ast.If) or not _jumps([node]):
+            if not isinstance(node, ast.If) or not jumps_of([node]):
                 out.append(node)
                 continue
             rest = body[position + 1 :]
@@ -210,23 +210,6 @@ def _targets(node: ast.stmt) -> list[ast.expr]:
     return [node.target] if isinstance(node, ast.AnnAssign) else []
 
 
-def _jumps(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The `break` and `continue` statements of the loop that `body` belongs to."""
-    found: list[ast.stmt] = []
-    for node in body:
-        if isinstance(node, ast.Break | ast.Continue):
-            found.append(node)
-        elif isinstance(node, ast.If):
-            found += _jumps(node.body) + _jumps(node.orelse)
-        elif isinstance(node, ast.With):
-            found += _jumps(node.body)
-    return found
-
-
-def _breaks(body: list[ast.stmt]) -> bool:
-    return any(isinstance(node, ast.Break) for node in _jumps(body))
-
-
 def _paths(body: list[ast.stmt]) -> int:
     """How many paths through a block end in a jump."""
     some = False
@@ -239,5 +222,5 @@ def _paths(body: list[ast.stmt]) -> int:
                 return _ALL
             some |= arms != (_NONE, _NONE)
         elif isinstance(node, ast.With):
-            some |= bool(_jumps(node.body))
+            some |= bool(jumps_of(node.body))
     return _SOME if some else _NONE

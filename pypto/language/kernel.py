@@ -17,7 +17,7 @@ from pypto.core.trace import EVAL, current_trace, tracing
 from pypto.errors import BodyError, CallError, PyptoDeprecationWarning, PyptoError, warn
 from pypto.interpreters.reference import Machine
 from pypto.interpreters.ties import TieCounter
-from pypto.language import access, calls, passing, samples
+from pypto.language import calls, passing, samples
 from pypto.language.calls import Call, Parameter, Signature
 from pypto.language.declaration import Declaration
 from pypto.language.eager import EagerRuntime, EagerTrace
@@ -35,6 +35,7 @@ from pypto.language.staging import StagingRuntime
 from pypto.language.trace import PlTrace
 from pypto.language.types import Annotation, TensorType, TupleType, annotation_of
 from pypto.language.values import RefValue, Value
+from pypto.language.viewing import viewed
 from pypto.noted import collecting, note
 from pypto.platform import platform_of
 from pypto.source import Frame, Source, user_locals
@@ -53,7 +54,8 @@ class Kernel(Front):
       attributes: what `pl.func_attr` says of it, once its body has been traced.
     """
 
-    def __init__(self, fn: FunctionType, declared: Declaration) -> None:
+    def __init__(self, fn: FunctionType, declared: Declaration, *, like: Kernel | None = None) -> None:
+        """`like` is a kernel of the same function, decorated before: what its surroundings said then holds for this one, too."""
         if declared.undeclared_writes not in (None, "device"):
             raise CallError("PL606", f"undeclared_writes={declared.undeclared_writes!r}", fix='"device", or leave it out')
         functools.update_wrapper(self, fn)
@@ -61,12 +63,13 @@ class Kernel(Front):
         self.declared = declared
         self.owner: Any = None
         self.attributes: dict[str, Any] = {}
-        self.staged: Staged = rewrite(fn, strict_ssa=declared.strict_ssa)
+        same = like is not None and like.declared.strict_ssa == declared.strict_ssa
+        self.staged: Staged = like.staged if like is not None and same else rewrite(fn, strict_ssa=declared.strict_ssa)
         self.is_method = declared.form == "program" and self.staged.parameters[:1] == ("self",)
         body: Any = self.staged.function  # not a method, whatever a type checker makes of a function in an attribute
         self.guard: Guard = captures(body)
         self._signature: Signature | None = None
-        self._named = _named_in_strings(fn)
+        self._named: dict[str, Any] = _named_in_strings(fn) if like is None else like._named
         self._programs: dict[Any, Program] = {}
         self._launches, self._repeats = Launches(self), Repeats(self)
         self.functions: dict[Any, KernelLaunch] = {}
@@ -233,13 +236,13 @@ class Kernel(Front):
 
     def trace(self, *args: Any, **kwargs: Any) -> Jaxpr:
         """The body as a jaxpr at the ref level. Without arguments, the annotations give shapes and dtypes."""
-        return self.traced(self._avals(args, kwargs))
+        return self.traced(self._avals(args, kwargs, "trace"))
 
     def lower(self, *args: Any, **kwargs: Any) -> Program:
         """The tile program: in-core kernels and the orchestration that launches them. `print` shows it."""
         if "config" in kwargs and not self.signature.has("config"):
             return configured(self.lower, args, kwargs)
-        return self._lower(self._avals(args, kwargs))
+        return self._lower(self._avals(args, kwargs, "lower"))
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Whether a call would compile, and which argument, captured value or platform is the reason. Nothing is run."""
@@ -249,8 +252,8 @@ class Kernel(Front):
         """The programs that are there and what made each; see `pypto.explain_cache`."""
         return report(self, self._programs)
 
-    def _avals(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        return samples.avals(self.signature, samples.named(self.signature, args, kwargs))
+    def _avals(self, args: tuple[Any, ...], kwargs: dict[str, Any], verb: str) -> list[Any]:
+        return samples.avals(self.signature, samples.named(self.signature, args, kwargs, verb), verb)
 
     def eager(self, *args: Any, **kwargs: Any) -> Any:
         """Run the same body at once, statement by statement: prints show numbers and a debugger can step through it."""
@@ -315,7 +318,9 @@ class Kernel(Front):
         kept = []
         for p, x in zip(self.signature.parameters, inputs, strict=True):
             view = p.type.view if isinstance(p.type, TensorType) else None
-            kept.append(access.marked(trace, x, view.valid_shape) if view is not None and view.valid_shape is not None else x)
+            if view is not None and view.stride is not None and isinstance(x, RefValue):
+                trace.strides[x.var] = view.stride  # the call has checked them
+            kept.append(viewed(trace, x, view, f"`{p.name}` of {self.fn.__name__}()"))
         return kept
 
     def outputs(self, inputs: list[Any]) -> dict[str, RefValue]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from types import CodeType, MappingProxyType
 from types import FunctionType as PythonFunction
+from types import MappingProxyType
 from typing import Any
 
 from pypto.captures.freezing import ATOMS, Freezer, difference, only_identity
@@ -96,7 +95,7 @@ class KernelProgram:
         Errors:
           PL601 if there is not exactly one.
         """
-        called = {name for k in self.functions.values() for name in _members(k.fn.__code__)}
+        called = {name for k in self.functions.values() for name in k.staged.members}
         for kinds in _FIRST:
             found = [k for name, k in self.functions.items() if k.kind in kinds and name not in called]
             if len(found) == 1:
@@ -131,7 +130,7 @@ class KernelProgram:
         lines = [f"program {self.name}"]
         for name, k in self.functions.items():
             parameters = ", ".join(f"{p.name}: {p.type!r}" if p.type is not None else p.name for p in k.signature.parameters)
-            calls = [m for m in dict.fromkeys(_members(k.fn.__code__)) if m in self.functions]
+            calls = [m for m in dict.fromkeys(k.staged.members) if m in self.functions]
             lines.append(f"  {k.kind} {name}({parameters}){' calls ' + ', '.join(calls) if calls else ''}")
         return "\n".join(lines)
 
@@ -157,8 +156,9 @@ def program(cls: type | None = None, *, strict_ssa: bool = False) -> Any:
         if isinstance(value, Kernel):
             if not value.is_method and value.declared.form == "program":
                 raise BodyError("PL112", f"`{cls.__name__}.{name}` misses `self`", fix=f"def {name}(self, ...)", at=value.staged.source)
-            strict = strict_ssa and not value.declared.strict_ssa
-            functions[name] = Kernel(value.fn, replace(value.declared, strict_ssa=True)) if strict else value
+            # a kernel of its own, as the class may share the function with others: `self` is another program in each
+            declared = replace(value.declared, strict_ssa=strict_ssa or value.declared.strict_ssa)
+            functions[name] = Kernel(value.fn, declared, like=value)
         elif isinstance(value, PythonFunction):
             fix = "@pl.function(type=...) makes it a function of the program; a helper in Python stands outside of the class"
             raise BodyError("PL112", f"`{cls.__name__}.{name}` is not decorated", fix=fix, at=user_source())
@@ -178,16 +178,3 @@ def _attributes(cls: type) -> Iterator[tuple[str, Any]]:
     for base in reversed(cls.__mro__[:-1]):
         found.update(vars(base))
     return ((name, value) for name, value in found.items() if not (name.startswith("__") and name.endswith("__")))
-
-
-def _members(code: CodeType) -> Iterator[str]:
-    """The names that a method reads from `self`, in order."""
-    before = ""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and before == "self":
-            yield instruction.argval
-        if instruction.opname not in ("CACHE", "EXTENDED_ARG", "NOP", "RESUME", "PUSH_NULL", "PRECALL"):
-            before = instruction.argval if instruction.opname in ("LOAD_FAST", "LOAD_DEREF") else ""
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _members(const)

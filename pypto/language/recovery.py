@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pypto.errors import BodyError, PyptoError, together
-from pypto.language.values import Unset
+from pypto.language.values import COMPUTING, Unset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,14 @@ class Broken(Unset):
 
     def error(self) -> BodyError:
         return Consequence("PL111", f"a consequence of {self.cause.code}", fix=self.cause.fix)
+
+
+def _stays_broken(name: str) -> None:
+    setattr(Broken, f"__{name}__", lambda self, *_: self)
+
+
+for _name in COMPUTING:
+    _stays_broken(_name)
 
 
 def broken_among(operands: Sequence[Any]) -> Broken | None:

@@ -63,7 +63,7 @@ class _Returns:
         self._holders: set[int] = set()  # statements with a return somewhere inside, by id
         self._arms: dict[int, tuple[bool, bool]] = {}  # of an `if`, by id: does every path of each arm return?
 
-    def scan(self, block: list[ast.stmt], loop: ast.For | None = None) -> tuple[bool, bool]:
+    def scan(self, block: list[ast.stmt], loop: ast.For | ast.While | None = None) -> tuple[bool, bool]:
         """Find every return and refuse those inside loops.
 
         Returns:
@@ -74,15 +74,18 @@ class _Returns:
             has = leaves = False
             if isinstance(node, ast.Return):
                 if loop is not None:
-                    raise self._refuse("`return` inside a `for` loop would leave a loop that runs on the device", node)
+                    word = "for" if isinstance(loop, ast.For) else "while"
+                    raise self._refuse(f"`return` inside a `{word}` loop would leave a loop that runs on the device", node)
                 self.found.append(node)
                 has = leaves = True
             elif isinstance(node, ast.If):
                 (then_has, then), (else_has, orelse) = self.scan(node.body, loop), self.scan(node.orelse, loop)
                 self._arms[id(node)] = (then, orelse)
                 has, leaves = then_has or else_has, then and orelse
-            elif isinstance(node, (ast.For, ast.With)):
-                has, leaves = self.scan(node.body, node if isinstance(node, ast.For) else loop)
+            elif isinstance(node, ast.With):
+                has, leaves = self.scan(node.body, loop)
+            elif isinstance(node, ast.For | ast.While):
+                self.scan([*node.body, *node.orelse], node)
             if has:
                 self._holders.add(id(node))
             has_any, leaves_any = has_any or has, leaves_any or leaves

@@ -53,12 +53,14 @@ class Staged:
       parameters: the kernel's parameter names.
       source: the `def` line.
       places: where each parameter, and the return annotation, is written.
+      members: what it reads from `self`, in the order written.
     """
 
     function: FunctionType
     parameters: Names
     source: Source
     places: dict[str, Source] = field(default_factory=dict)
+    members: Names = ()
 
 
 def rewrite(fn: FunctionType, *, strict_ssa: bool = False) -> Staged:
@@ -83,6 +85,7 @@ def _staged(fn: FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef, sour
     assert isinstance(node, ast.FunctionDef)
     if strict_ssa:
         check_single_assignment(node, file)
+    members = _members(node)
     body = Jumps(file, RUNTIME).block(normalise(node, file))
     arguments = node.args
     own = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
@@ -102,7 +105,16 @@ def _staged(fn: FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef, sour
     staged = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, _cells(code, fn))
     staged.__kwdefaults__ = dict(fn.__kwdefaults__) if fn.__kwdefaults__ else None  # pyright: ignore[reportAttributeAccessIssue]
     staged.__qualname__, staged.__module__, staged.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
-    return Staged(staged, parameters, source, places)
+    return Staged(staged, parameters, source, places, members)
+
+
+def _members(function: ast.FunctionDef) -> Names:
+    found = [
+        (part.lineno, part.col_offset, part.attr)
+        for part in ast.walk(function)
+        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self"
+    ]
+    return tuple(name for *_, name in sorted(found))
 
 
 def _compile(inner: ast.FunctionDef, fn: FunctionType, file: str) -> CodeType:

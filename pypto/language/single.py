@@ -38,6 +38,10 @@ class _Check:
                 inner = set(known)
                 self.store([*([index] if index else []), *state], node.target, inner)
                 known |= self.block(node.body, inner)
+                self.block(node.orelse, set(known))
+            elif isinstance(node, ast.While):
+                known |= self.block(node.body, set(known))
+                self.block(node.orelse, set(known))
             elif isinstance(node, ast.If):
                 arms = [self.block(arm, set(known)) for arm in (node.body, node.orelse)]
                 self.store(sorted(arms[0] | arms[1]), node, known)

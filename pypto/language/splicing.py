@@ -18,6 +18,7 @@ from pypto.language.tasks import as_task, plain_arguments
 from pypto.language.trace import PlTrace
 from pypto.language.types import ArrayType, ScalarType, Symbol, TensorType, differ
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset
+from pypto.language.viewing import viewed
 
 if TYPE_CHECKING:
     from pypto.language.kernel import Kernel
@@ -64,6 +65,8 @@ def splice(kernel: Kernel, trace: PlTrace, args: tuple[Any, ...], kwargs: dict[s
         if isinstance(p.type, ScalarType) and p.type.dtype is TASK_ID:
             values[i] = as_task(trace, v, f"`{p.name}` of {name}()")
         _check_parameter(name, p, v)
+        if isinstance(p.type, TensorType):
+            values[i] = viewed(trace, values[i], p.type.view, f"`{p.name}` of {name}()")
     symbols = _symbols(kernel, values)
     runtime_type = EagerRuntime if trace.concrete else StagingRuntime
     runtime = runtime_type(trace, kernel.outputs(values), kernel.signature.returns)
@@ -90,7 +93,7 @@ def _check_form(kernel: Kernel, trace: PlTrace) -> None:
 
 def _device(kernel: Kernel, trace: PlTrace, kwargs: dict[str, Any]) -> Any:
     """The `device=` of a chip entry called by a host entry: taken out of the arguments."""
-    if kernel.kind != "jit" or "device" not in kwargs or any(p.name == "device" for p in kernel.signature.parameters):
+    if kernel.kind != "jit" or "device" not in kwargs or kernel.signature.has("device"):
         return None
     caller = trace.callers[-1] if trace.callers else None
     if caller is None or caller.kind != "host":

@@ -20,6 +20,7 @@ from pypto.language.recovery import Broken, recover
 from pypto.language.trace import PlTrace, Reopened, fetch
 from pypto.language.types import Annotation, ArrayType, ScalarType, TensorType, TupleType, annotation_of, differ
 from pypto.language.values import RefValue, ScalarValue, TileValue, Unset, Value
+from pypto.language.viewing import viewed
 from pypto.lax import control
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -115,7 +116,7 @@ class StagingRuntime(Loops):
                 f"{what} is annotated {kind!r} and is {carry.type_text(value)}",
                 fix="correct the annotation, or leave it out",
             )
-        return value
+        return viewed(self.trace, value, kind.view, what) if isinstance(kind, TensorType) else value
 
     def assert_(self, condition: Any, message: Thunk) -> None:
         if isinstance(condition, Unset):

@@ -257,19 +257,25 @@ def _submitted(what: str, kernel: Any, args: Sequence[Any], kwargs: dict[str, An
     if trace.in_region:
         raise BodyError("PL105", f"pl.{what} inside a region", fix="tasks are submitted by orchestration: move it out")
 
-    def body(tid: Any) -> tuple[Any, ...]:
-        before, trace.in_core_function = trace.in_core_function, True
-        try:
-            return kernel(*args, **kwargs), tid
-        finally:
-            trace.in_core_function = before
+    said: dict[str, Any] = {}  # what pl.func_attr says of the kernel
 
-    name = kernel.fn.__name__
+    def body(tid: Any) -> tuple[Any, ...]:
+        result = kernel(*args, **kwargs)
+        said.update(kernel.attributes)
+        return result, tid
+
+    name, options = kernel.fn.__name__, kernel.declared.options
     if isinstance(context, Loop):
-        context = replace(context, name=name)
+        context = replace(context, name=name, options=options)
     else:
-        context = At(Level.CORE_GROUP, name, (), context)
-    result, tid = StagingRuntime(trace, {}).with_(context, body, "", ("result", "tid"), (), ())
+        context = At(Level.CORE_GROUP, name, options, context)
+    before, trace.in_core_function = trace.in_core_function, True
+    trace.attributes.append(said)
+    try:
+        result, tid = StagingRuntime(trace, {}).with_(context, body, "", ("result", "tid"), (), ())
+    finally:
+        trace.attributes.pop()
+        trace.in_core_function = before
     return (*result, tid) if isinstance(result, tuple | list) else (result, tid)
 
 

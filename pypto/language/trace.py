@@ -42,6 +42,8 @@ class PlTrace(JaxprTrace):
         self.errors: list[PyptoError] = []
         self.polynomials: dict[Var, Index] = {}
         self.base: dict[Var, Var] = {}
+        self.views: dict[Var, tuple[RefValue, Op, dict[str, Any]]] = {}  # what each handle was made from, and how
+        self.strides: dict[Var, Sequence[int]] = {}  # of parameters that are not row-major
         self.aliases: dict[Var, Atom] = {}
         self.symbols: dict[Symbol, tuple[RefValue, int]] = {}
         self.yields: list[list[Any]] = []
@@ -109,6 +111,7 @@ class PlTrace(JaxprTrace):
         (aval,) = op.abstract_eval([a.aval for a in atoms], params)
         (out,) = self.emit(op, atoms, params, [replace(aval, shape=tuple(shape))])
         self.base[out] = x.var
+        self.views[out] = (x, op, params)
         return self.wrap(out)
 
     def symbol(self, s: Symbol) -> Any:
@@ -132,7 +135,8 @@ class PlTrace(JaxprTrace):
     # ---- operations ----
 
     def bind(self, op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        return broken_among(operands) or recover(self, lambda: super(PlTrace, self).bind(op, operands, params))
+        broken = broken_among(operands)
+        return broken if broken is not None else recover(self, lambda: super(PlTrace, self).bind(op, operands, params))
 
     def operands(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(a if i in op.refs else self.value(a, op.name) for i, a in enumerate(args))

@@ -124,54 +124,14 @@ def index_of(x: Any) -> Index | None:
     return None
 
 
-_FORBIDDEN = [
-    "add",
-    "radd",
-    "sub",
-    "rsub",
-    "mul",
-    "rmul",
-    "truediv",
-    "rtruediv",
-    "floordiv",
-    "rfloordiv",
-    "mod",
-    "rmod",
-    "and",
-    "rand",
-    "or",
-    "ror",
-    "xor",
-    "rxor",
-    "lshift",
-    "rlshift",
-    "rshift",
-    "rrshift",
-    "pow",
-    "rpow",
-    "invert",
-    "neg",
-    "abs",
-    "pos",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "eq",
-    "ne",
-    "bool",
-    "int",
-    "float",
-    "index",
-    "len",
-    "iter",
-    "getitem",
-    "setitem",
-    "call",
-    "matmul",
-    "rmatmul",
-    "contains",
-]
+COMPUTING = (
+    "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "rmod", "and", "rand", "or",
+    "ror", "xor", "rxor", "lshift", "rlshift", "rshift", "rrshift", "pow", "rpow", "invert", "neg", "abs", "pos", "lt", "le", "gt", "ge",
+    "eq", "ne", "getitem", "matmul", "rmatmul",
+)  # fmt: skip
+"""The special methods that make a value of a value."""
+
+_FORBIDDEN = (*COMPUTING, "bool", "int", "float", "index", "len", "iter", "setitem", "call", "contains")
 
 
 class Unusable:

@@ -46,8 +46,8 @@ def compile_kernel(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]
             raise CallError(
                 "PL601", f"`{kernel.fn.__name__}` is inline: it is only part of other kernels", fix="compile the @pl.jit kernel"
             )
-        known = samples.named(kernel.signature, args, kwargs)
-        sampled = samples.avals(kernel.signature, known)
+        known = samples.named(kernel.signature, args, kwargs, "compile")
+        sampled = samples.avals(kernel.signature, known, "compile")
         cache = kernel.compiled_programs
         key = (
             _key(kernel, sampled, known),
