@@ -197,6 +197,36 @@ def test_saving_replaces_a_saved_program_and_never_other_files(saved, copy, tmp_
     assert (tmp_path / "notes" / "todo.txt").read_text() == "mine"
 
 
+def test_saving_again_replaces_what_was_saved_and_nothing_else(tmp_path):
+    target = tmp_path / "program"
+    runs.softmax_rows.compile(config=pypto.runtime.RunConfig(dump_passes=True)).save(target)
+    (target / "notes").mkdir()
+    (target / "notes" / "todo.txt").write_text("mine")
+    (target / "passes_dump" / "why.txt").write_text("mine, too")
+    (target / "link").symlink_to("notes")
+    runs.scaled_sum.compile().save(target)
+    assert load(target).name == "scaled_sum"
+    left = {p.relative_to(target).as_posix() for p in target.rglob("*") if not p.is_dir() or p.is_symlink()}
+    assert {"notes/todo.txt", "passes_dump/why.txt", "link", MANIFEST, PROGRAM} == left - {"link/todo.txt"}
+    assert (target / "notes" / "todo.txt").read_text() == "mine" and (target / "link").is_symlink()
+    assert [p.name for p in tmp_path.iterdir()] == ["program"]
+
+
+def test_saving_over_a_manifest_of_something_else_is_refused(tmp_path):
+    (tmp_path / MANIFEST).write_text('{"format": "something else"}')
+    with pytest.raises(CallError) as caught:
+        runs.softmax_rows.compile().save(tmp_path)
+    assert caught.value.code == "PL608"
+    assert (tmp_path / MANIFEST).read_text() == '{"format": "something else"}'
+
+
+def test_saving_over_a_damaged_program_mends_it(copy):
+    for name in (MANIFEST, PROGRAM):
+        (copy / name).write_bytes((copy / name).read_bytes()[:99])
+        refused(copy)
+        assert load(runs.softmax_rows.compile().save(copy)).name == "softmax_rows"
+
+
 def test_saving_leaves_nothing_else_behind(tmp_path):
     runs.softmax_rows.compile().save(tmp_path / "program")
     runs.softmax_rows.compile().save(tmp_path / "program")

@@ -43,8 +43,14 @@ def test_the_statistics_are_those_of_the_samples():
     assert stats.device_us_stdev == pytest.approx(7**0.5)  # a square root in FP64: not one rounding of ours
     assert stats.device_wall_us_median == stats.device_us_median and stats.samples == stats.device_wall_us
     assert stats.per_round("host") == [2.0, 3.0, 7.0] and stats.per_round() == [1.0, 2.0, 6.0]
-    assert stats.per_rank() == {} == stats.per_dispatch() and stats.dispatch_tasks() == {} == stats.dispatch_groups()
-    refused("PL606", stats.per_round, "union")
+    for series in (stats.per_round, stats.per_rank, stats.per_dispatch):
+        refused("PL606", series, "union")
+
+
+def test_what_belongs_to_programs_of_several_ranks_is_refused():
+    stats = BenchmarkStats(device_wall_us=[1.0], host_wall_us=[2.0], rounds=1)
+    for series in (stats.per_rank, stats.per_dispatch, stats.dispatch_groups, stats.dispatch_tasks):
+        refused("PL607", series)
 
 
 def test_trees_show_the_parts_of_a_launch():
@@ -73,6 +79,19 @@ def test_the_compiled_executor_runs_unless_the_config_says_otherwise():
     expected = COMPILED.program.compiled.executor
     assert measured(rounds=1).executor.split(":")[0] == expected
     assert measured(rounds=1, config=RunConfig(executor="reference")).executor == "reference"
+    assert measured(rounds=1, config=RunConfig(check=True)).executor == "reference"
+
+
+@pytest.mark.parametrize("options", [{"executor": "cpu"}, {"check": False}, {"executor": "cpu", "check": False}], ids=str)
+def test_the_compiled_executor_is_measured_whichever_half_of_it_the_config_names(options):
+    assert COMPILED.program.compiled.executor == "cpu"
+    assert measured(rounds=1, config=RunConfig(**options)).executor == "cpu"
+
+
+@pytest.mark.parametrize("options", [{"check": True}, {"ring_task_window": 16384}], ids=str)
+def test_what_the_compiled_executor_cannot_do_is_named_beside_the_one_that_ran(options):
+    found = measured(rounds=1, config=RunConfig(executor="cpu", **options)).executor
+    assert found.startswith("reference: ")
 
 
 def test_resident_tensors_are_measured_on_their_worker():

@@ -134,6 +134,40 @@ def test_the_same_samples_give_the_same_program_and_others_another():
     assert runs.doubled.compile(X, X, config=RunConfig(platform="a5sim")) is not first
 
 
+@pl.jit
+def times_a_number(x: pl.Tensor[[8, 16], pl.FP32], factor, out: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = pl.muls(x, factor)
+
+
+def test_zero_and_minus_zero_are_two_numbers_to_leave_out_of_a_dispatch():
+    found = [runs.scaled_sum.compile(s=s).entry.defaults["s"] for s in (0.0, -0.0)]
+    assert bits(np.float64(found[0])) != bits(np.float64(found[1]))
+    nan = float("nan")
+    assert runs.scaled_sum.compile(s=nan) is runs.scaled_sum.compile(s=float("nan"))
+
+
+def test_a_plain_python_zero_and_minus_zero_are_two_programs_and_a_nan_is_one(tmp_path):
+    for factor, other in ((0.0, -0.0), (-0.0, 0.0)):
+        compiled = times_a_number.compile(factor=factor)
+        for program in (compiled, load(compiled.save(tmp_path / f"{factor}"))):
+            assert bits(program(X, factor)) == bits(X * np.float32(factor))
+            refused("PL602", program, X, other)
+    compiled = times_a_number.compile(factor=float("nan"))
+    assert np.isnan(compiled(X, float("nan"))).all()
+
+
+def test_a_tuple_with_minus_zero_is_another_value():
+    @pl.jit
+    def times_first(x: pl.Tensor[[8, 16], pl.FP32], factors, out: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:] = pl.muls(x, factors[0])
+
+    compiled = times_first.compile(factors=(0.0,))
+    assert bits(compiled(X, (0.0,))) == bits(X * np.float32(0))
+    refused("PL602", compiled, X, (-0.0,))
+
+
 FACTOR = 2.0
 
 

@@ -344,6 +344,31 @@ def test_what_is_kept_can_be_loaded(tmp_path):
     assert np.array_equal(load(result.work_dir)(SPECS[0].make(), 3.0), result.actual["out"])
 
 
+def test_the_dumps_of_a_run_are_kept_with_its_program(tmp_path):
+    kept = RunConfig(save_kernels=True, save_kernels_dir=tmp_path / "kept", enable_dump_args=2, enable_scope_stats=True)
+    for _ in range(2):
+        result = run(scaled, SPECS, lambda x, s: x * np.float32(s), kept)
+        assert list((result.work_dir / "dfx_outputs" / "args_dump").rglob("*.npy"))
+        assert (result.work_dir / "dfx_outputs" / "scope_stats" / "scope_stats.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: run(scaled, SPECS, golden_fn=golden_in_place, config=RunConfig(save_kernels=True, rtol=1e-6)),
+        lambda: run_jit(scaled, SPECS, golden_in_place, save_data=True, rtol=1e-6),
+    ],
+    ids=["save_kernels", "save_data"],
+)
+def test_inputs_and_goldens_are_kept_with_the_program(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = call()
+    again = run(scaled, SPECS, config=RunConfig(golden_data_dir=result.work_dir))
+    assert again.passed and again.checked and again.profile["data"] == "found"
+    assert json.loads((result.work_dir / "data.json").read_text())["rtol"] == 1e-6
+    assert np.array_equal(again.expected["out"], SPECS[0].make() * 3)
+
+
 def test_nothing_is_written_unless_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run(scaled, SPECS, lambda x, s: x * np.float32(s))

@@ -230,6 +230,29 @@ def test_a_split_region_has_the_room_of_both_vector_units():
     lowers(split_in_two)
 
 
+@pl.program
+class SaysUpDown:
+    @pl.function(type=pl.FunctionType.InCore)
+    def main(self, a: T(128, 64, dtype=pl.BF16), b: T(64, 128, dtype=pl.BF16), x: T(128, 512), out: pl.Out[T(128, 512)]):
+        pl.func_attr({"optimizations": "split(UP_DOWN)", "note": "UP_DOWN and LEFT_RIGHT"})
+        t = pl.slice(x, [128, 512], [0, 0])  # refused
+        t[:, 0:128] = pl.matmul(a, b)
+        out[:] = pl.adds(t, 1.0)
+
+
+@pl.jit
+def split_in_none(a: T(128, 64, dtype=pl.BF16), b: T(64, 128, dtype=pl.BF16), x: T(128, 512), out: pl.Out[T(128, 512)]):
+    with pl.at(level=CORE, optimizations=[pl.split(pl.SplitMode.NONE)]):
+        t = pl.slice(x, [128, 512], [0, 0])  # refused
+        t[:, 0:128] = pl.matmul(a, b)
+        out[:] = pl.adds(t, 1.0)
+
+
+@pytest.mark.parametrize("kernel", [SaysUpDown, split_in_none], ids=["an attribute", "split(NONE)"])
+def test_only_a_split_doubles_the_room(kernel):
+    refused("PL404", kernel.lower, at="pl.slice(x, [128, 512], [0, 0])")
+
+
 # ---- paths ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,10 +1,12 @@
 """Workers: registration and dispatch, resident tensors and their copies, their end, and threads."""
 
+import ctypes
 import gc
 import resource
 import threading
 import tracemalloc
 import warnings
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -250,6 +252,67 @@ def test_copies_by_address_stay_inside_what_was_allocated():
         w.free(block)
         refused("PL609", w.free, block)
         refused("PL609", w.copy_from, host, block, 64)
+
+
+def test_copies_by_address_write_what_can_be_written_only():
+    with ChipWorker() as w:
+        t = w.alloc_tensor((8, 16), pl.FP32, init=X)
+        frozen = sevens(8, 16)
+        frozen.flags.writeable = False
+        for host in (frozen, [0.0] * 128):
+            for device, nbytes in ((t.data_ptr, 64), (t, 64)):
+                refused("PL604", w.copy_from, host, device, nbytes)
+        assert np.array_equal(frozen, sevens(8, 16))
+
+
+def test_a_number_of_bytes_is_kept_to_for_tensors_too_and_is_never_negative():
+    with ChipWorker() as w:
+        t = w.alloc_tensor((8, 16), pl.FP32, init=X)
+        host = sevens(8, 16)
+        w.copy_from(host, t, 64)
+        assert np.array_equal(host[0], X[0]) and np.array_equal(host[1:], sevens(7, 16))
+        w.copy_to(t, Y, 64)
+        assert np.array_equal(t.numpy(), np.concatenate([Y[:1], X[1:]]))
+        for nbytes in (-1, -64, 1.5, True):
+            refused("PL602", w.copy_from, host, t.data_ptr, nbytes)
+            refused("PL602", w.copy_to, t, Y, nbytes)
+            refused("PL602", w.copy_to, t.data_ptr, Y.ctypes.data, nbytes)
+            refused("PL602", w.malloc, nbytes)
+        refused("PL602", w.copy_to, t, Y, t.nbytes + 1)
+
+
+def test_a_list_is_alive_until_it_is_copied(monkeypatch):
+    """Its array is made for the copy: nothing else holds it."""
+    from pypto.runtime import worker
+
+    kept, convert = [], worker.to_numpy
+
+    def to_numpy(value):
+        data = convert(value)
+        kept.append(weakref.ref(data))
+        return data
+
+    class Move:
+        memmove = staticmethod(lambda *to: (seen.append([r() is not None for r in kept]), ctypes.memmove(*to)))
+
+    seen = []
+    monkeypatch.setattr(worker, "to_numpy", to_numpy)
+    monkeypatch.setattr(worker, "ctypes", Move)
+    with ChipWorker() as w:
+        block = w.malloc(64)
+        w.copy_to(block, [float(n) for n in range(16)], 64)
+        assert seen == [[True]]
+        host = sevens(16)
+        w.copy_from(host, block, 64)
+        assert np.array_equal(host, np.arange(16, dtype=np.float32))
+
+
+def test_copies_of_another_workers_tensor_are_refused():
+    with ChipWorker() as w, ChipWorker() as other:
+        t = other.alloc_tensor((8, 16), pl.FP32, init=X)
+        refused("PL609", w.copy_to, t, Y)
+        refused("PL609", w.copy_from, sevens(8, 16), t)
+        assert np.array_equal(t.numpy(), X)
 
 
 def test_a_device_tensor_never_becomes_an_array_by_accident():

@@ -40,7 +40,8 @@ class Saved:
 
 
 def write(directory: Path, document: dict[str, Any], facts: dict[str, Any], texts: dict[str, str]) -> None:
-    """Write a directory. It appears complete or not at all; one that is there already is replaced if it is one of ours.
+    """Write a directory. It appears complete or not at all. Of one of ours that is there already, the files that its manifest names
+    are replaced; others, such as dumps of runs and notes of people, stay.
 
     Args:
       document: the encoded program.
@@ -49,10 +50,7 @@ def write(directory: Path, document: dict[str, Any], facts: dict[str, Any], text
     Errors:
       PL608 for a directory that holds something else.
     """
-    if directory.exists() and any(directory.iterdir()) and not (directory / MANIFEST).exists():
-        raise CallError(
-            "PL608", f"{directory} holds other files, which saving would mix with the program's", fix="an empty or new directory"
-        )
+    replaced = _replaceable(directory)
     contents = {PROGRAM: json.dumps(document, separators=(",", ":")), **texts}
     files = {name: {"bytes": len(text.encode()), "sha256": _sum(text.encode())} for name, text in sorted(contents.items())}
     manifest = {"format": FORMAT, "schema": SCHEMA, "numerics": numerics.VERSION, **facts, "files": files}
@@ -65,6 +63,7 @@ def write(directory: Path, document: dict[str, Any], facts: dict[str, Any], text
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(text.encode())
         if directory.exists():
+            _keep_others(directory, building, {*contents, *replaced})
             old = Path(tempfile.mkdtemp(prefix=f".{directory.name}.old.", dir=directory.parent))
             os.replace(directory, old / "replaced")
             os.replace(building, directory)
@@ -74,6 +73,40 @@ def write(directory: Path, document: dict[str, Any], facts: dict[str, Any], text
     finally:
         if building.exists():
             shutil.rmtree(building)
+
+
+def _replaceable(directory: Path) -> set[str]:
+    """The files of a program that is saved there already."""
+    if not directory.exists() or not any(directory.iterdir()):
+        return set()
+    try:
+        manifest = json.loads((directory / MANIFEST).read_bytes())
+    except FileNotFoundError:
+        manifest = None
+    except (OSError, ValueError, RecursionError):  # a damaged one: saving anew is how it is mended
+        return {MANIFEST, PROGRAM}
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise CallError(
+            "PL608", f"{directory} holds other files, which saving would mix with the program's", fix="an empty or new directory"
+        )
+    files = manifest.get("files")
+    return {MANIFEST, PROGRAM, *(files if isinstance(files, dict) else ())}
+
+
+def _keep_others(directory: Path, building: Path, replaced: set[str]) -> None:
+    """Bring every file that is not replaced along. They are linked, not moved: whatever happens, none is lost."""
+    for folder, inner, files in os.walk(directory):
+        for name in (*files, *(d for d in inner if (Path(folder) / d).is_symlink())):
+            file = Path(folder) / name
+            place = file.relative_to(directory)
+            if place.as_posix() in replaced:
+                continue
+            target = building / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(file, target, follow_symlinks=False)
+            except OSError:  # a file system without links
+                shutil.copy2(file, target, follow_symlinks=False)
 
 
 def read(directory: Path) -> Saved:

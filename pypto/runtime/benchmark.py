@@ -156,22 +156,38 @@ class BenchmarkStats:
         return list(self.device_wall_us if metric == "device" else self.host_wall_us)
 
     def per_rank(self, metric: str = "device") -> dict[int, list[float]]:
-        """By rank, for programs of several: empty here."""
+        """By rank, for programs of several.
+
+        Errors:
+          PL606 for another metric; PL607: programs of several ranks are not here yet.
+        """
         self.per_round(metric)
-        return {}
+        raise _one_rank("per_rank")
 
     def per_dispatch(self, metric: str = "device") -> dict[tuple[int, int], list[float]]:
-        """By dispatch of a rank, for programs of several: empty here."""
+        """By dispatch of a rank, for programs of several.
+
+        Errors:
+          PL606 for another metric; PL607: programs of several ranks are not here yet.
+        """
         self.per_round(metric)
-        return {}
+        raise _one_rank("per_dispatch")
 
     def dispatch_groups(self) -> dict[tuple[int, int], list[TraceInvocation]]:
-        """The launches by dispatch of a rank, for programs of several: empty here."""
-        return {}
+        """The launches by dispatch of a rank, for programs of several.
+
+        Errors:
+          PL607: programs of several ranks are not here yet.
+        """
+        raise _one_rank("dispatch_groups")
 
     def dispatch_tasks(self) -> dict[tuple[int, int], str]:
-        """What each dispatch of a rank runs, for programs of several: empty here."""
-        return {}
+        """What each dispatch of a rank runs, for programs of several.
+
+        Errors:
+          PL607: programs of several ranks are not here yet.
+        """
+        raise _one_rank("dispatch_tasks")
 
     def mean_invocation(self) -> TraceInvocation:
         """The mean of all launches, part by part."""
@@ -247,8 +263,7 @@ def benchmark(
     if rounds < 1 or warmup < 0:
         raise CallError("PL601", f"rounds={rounds}, warmup={warmup}", fix="at least one round, and a warmup of 0 and more")
     options = chosen(config, platform=platform if platform is not None or config is not None else compiled.platform, device_id=device_id)
-    if options.check is None and options.executor is None:
-        options = replace(options, check=False, executor="cpu")
+    options = _as_measured(options)
     owners = [a.worker for a in args if isinstance(a, DeviceTensor)]
     with nullcontext(owners[0]) if owners else ChipWorker(config=options) as worker:
         with options.in_force():
@@ -266,7 +281,25 @@ def benchmark(
     )
 
 
+def _as_measured(options: RunConfig) -> RunConfig:
+    """The compiled executor, which checks nothing, where the configuration leaves that open."""
+    if options.executor is None and not options.check:
+        options = replace(options, executor="cpu")
+    if options.executor == "cpu" and options.check is None:
+        options = replace(options, check=False)
+    return options
+
+
 def _why(compiled: CompiledProgram, executor: str, options: RunConfig) -> str:
-    if executor == "cpu" or options.executor != "cpu" or options.check:
+    if executor == "cpu" or options.executor != "cpu":
         return executor
+    if options.check:
+        return "reference: check=True"
+    if options.is_watching:
+        return "reference: it is watched"
     return f"reference: {compiled.program.compiled.reason}"
+
+
+def _one_rank(what: str) -> CallError:
+    reason = "programs of several ranks are not here yet, and this is one of one"
+    return CallError("PL607", f"{what}() cannot be honoured: {reason}", fix="per_round() has every launch, invocations its parts")

@@ -71,7 +71,7 @@ def _key(kernel: Kernel, sampled: list[Any], known: dict[str, Any]) -> Any:
         value = known.get(p.name)
         default = value if isinstance(p.type, ScalarType) and isinstance(value, bool | int | float) else None
         resident = getattr(value, "__pypto_resident__", False)
-        key.append((found if isinstance(found, Aval) else kernel.guard.key(found), resident, type(default), default))
+        key.append((found if isinstance(found, Aval) else kernel.guard.key(found), resident, kernel.guard.key(default)))
     return tuple(key)
 
 

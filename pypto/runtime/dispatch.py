@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pypto import config
+from pypto.captures import Freezer, Key, function_reads
 from pypto.core.array import Array, to_numpy
 from pypto.core.avals import RefAval, ScalarAval
 from pypto.core.index import Dim, Index
@@ -57,6 +58,8 @@ class Entry:
         self, program: Program, source: Source, defaults: Mapping[str, Any] | None = None, fixed: Sequence[tuple[int, str, Any]] = ()
     ) -> None:
         self.program, self.defaults, self.fixed = program, dict(defaults or {}), tuple(fixed)
+        self._arrays: dict[int, tuple[Any, int]] = {}
+        self._known = {name: self._key(value) for _, name, value in self.fixed}
         invars = program.orchestration.invars
         symbols: dict[Index, Symbol] = {}
         parameters = []
@@ -101,13 +104,17 @@ class Entry:
         for p, v in zip(self.signature.parameters, values, strict=True):
             if p.name not in known:
                 kept.append(v)
-            elif not _is_same(known[p.name], v):
+            elif self._key(v) != self._known[p.name]:
                 raise CallError(
                     "PL602",
                     f"`{p.name}` is {v!r}, but the program was compiled for {known[p.name]!r}",
                     fix=f"compile it for {p.name}={v!r}",
                 )
         return kept
+
+    def _key(self, value: Any) -> Key:
+        """What decides whether a plain Python value is the one the program was compiled for: 0.0 and -0.0 are two, a NaN is one."""
+        return Freezer(self._arrays, function_reads).key(value)
 
     def _resident(self, values: list[Any]) -> tuple[list[Any], dict[str, DeviceTensor]]:
         found: dict[str, DeviceTensor] = {}
@@ -153,10 +160,6 @@ class Entry:
         began = time.perf_counter()
         machine(program.bodies, check=chosen.check).run(program.orchestration, values)
         return began, time.perf_counter(), "reference", values
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and bool(a == b)
 
 
 def _type_of(v: Var, symbols: dict[Index, Symbol]) -> TensorType | ScalarType:

@@ -204,16 +204,19 @@ class _Run:
         with self.options.in_force():
             compiled = self._timed("compile", lambda: _compiled(self.program, self._samples(), self.options))
             self._refuse_other_names(compiled)
+            where = self._kept(compiled)  # before the run, which may write dumps there
             if self.options.codegen_only:
-                return self._finished(started, compiled, RunResult(True, self.test_name, checked=False))
+                return self._finished(started, compiled, RunResult(True, self.test_name, checked=False), where)
             data = self._timed("golden", self._data)
+            if self.options.save_kernels and where is not None:
+                self._save_data(where, data)
             arguments = {s.name: self._argument(s, data) for s in self.specs}
             before = {name: copied(value) for name, value in arguments.items()}
             with ChipWorker(config=replace(self.options, platform=compiled.platform)) as worker:
                 _, timing = self._timed("run", lambda: worker.timed(compiled, (), arguments))
             self.seconds |= {"executor": timing.executor, "device": timing.device}
             found = self._timed("compare", lambda: self._compared(arguments, before, data))
-        return self._finished(started, compiled, found)
+        return self._finished(started, compiled, found, where)
 
     def _timed(self, name: str, work: Callable[[], Any]) -> Any:
         began = time.perf_counter()
@@ -250,8 +253,7 @@ class _Run:
             return saved.read(self.data_dir, self.specs)
         data = made(self.specs, self.golden, self.golden_fn, self.seed, self.notes, self.seconds)
         if self.data_dir is not None:
-            self.data_dir.mkdir(parents=True, exist_ok=True)
-            saved.save(self.data_dir, self.specs, replace(data, rtol=self.options.rtol, atol=self.options.atol), self.seed)
+            self._save_data(self.data_dir, data)
             self.seconds["data"] = "saved"
         return data
 
@@ -261,8 +263,7 @@ class _Run:
         actual = {s.name: arguments[s.name] for s in self.written}
         if not data.expected:
             return RunResult(True, self.test_name, actual=actual, checked=False)
-        rtol = self.options.rtol if self.options.rtol is not None else data.rtol
-        atol = self.options.atol if self.options.atol is not None else data.atol
+        rtol, atol = self._allowed(data)
         known = self._views(actual, data, rtol, atol)
         reports, failed = {}, []
         for s in self.written:
@@ -271,6 +272,11 @@ class _Run:
         changed = [s.name for s in self.tensors if not s.written and arguments[s.name].tobytes() != before[s.name].tobytes()]
         failed += [f"{name}: the kernel changed this input" for name in changed]
         return RunResult(not failed, self.test_name, "\n".join(failed) or None, reports=reports, actual=actual, expected=data.expected)
+
+    def _allowed(self, data: saved.GoldenData) -> tuple[float | None, float | None]:
+        """The tolerances: of the configuration, or those the data was saved with."""
+        options = self.options
+        return data.rtol if options.rtol is None else options.rtol, data.atol if options.atol is None else options.atol
 
     def _views(self, actual: dict[str, Array], data: saved.GoldenData, rtol: float | None, atol: float | None) -> dict[str, Any]:
         """What rules may ask for, as arrays of the library whose dtypes the specs have."""
@@ -305,13 +311,19 @@ class _Run:
         text = f"{s.name}: {text}" if not passed else f"{s.name}: its own comparison says yes"
         return bool(passed), f"{text}\n  {note}" if note and not passed else text
 
-    # ---- the end ----
+    # ---- what is kept ----
 
-    def _finished(self, started: float, compiled: CompiledProgram, found: RunResult) -> RunResult:
-        where = None
+    def _kept(self, compiled: CompiledProgram) -> Path | None:
+        """Where the program is saved, if the configuration asks for it."""
         if self.options.save_kernels:
-            where = Path(self.options.save_kernels_dir) if self.options.save_kernels_dir is not None else free_directory(compiled.name)
-            compiled.save(where)
-        elif self.options.compile_profiling or self.options.dumps.value:
-            where = compiled.output_dir
+            directory = self.options.save_kernels_dir
+            return compiled.save(Path(directory) if directory is not None else free_directory(compiled.name))
+        return compiled.output_dir if self.options.wants_files else None
+
+    def _save_data(self, directory: Path, data: saved.GoldenData) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        rtol, atol = self._allowed(data)
+        saved.save(directory, self.specs, replace(data, rtol=rtol, atol=atol), self.seed)
+
+    def _finished(self, started: float, compiled: CompiledProgram, found: RunResult, where: Path | None) -> RunResult:
         return replace(found, execution_time=time.perf_counter() - started, profile=self.seconds, compiled=compiled, work_dir=where)

@@ -91,11 +91,8 @@ class DeviceTensor:
             raise CallError(
                 "PL602", f"{self!r} does not fit {data.dtype}{list(data.shape)}", fix=f"pass {self.dtype.storage}{list(self.shape)}"
             )
-        written_in_place = isinstance(host, np.ndarray) or type(host).__module__.split(".")[0] == "torch"
-        if not written_in_place or not data.flags.writeable:
-            raise CallError("PL604", f"a {type(host).__name__} cannot be written in place", fix="t.numpy() gives a copy")
         with self._worker.exclusive():
-            data[...] = self.memory
+            written_in_place(host)[...] = self.memory
 
     def numpy(self) -> np.ndarray:
         """A copy of its elements on the host.
@@ -112,3 +109,16 @@ class DeviceTensor:
     def release(self) -> None:
         """Give the memory back. For the worker: `ChipWorker.free_tensor` is the way to free one."""
         self._memory = None
+
+
+def written_in_place(host: Any) -> np.ndarray:
+    """A host array as NumPy writes it: the memory of a NumPy or torch one.
+
+    Errors:
+      PL604 for anything else, and for a read-only array.
+    """
+    data = to_numpy(host)
+    is_memory = isinstance(host, np.ndarray) or type(host).__module__.split(".")[0] == "torch"
+    if not is_memory or not data.flags.writeable:
+        raise CallError("PL604", f"a {type(host).__name__} cannot be written in place", fix="t.numpy() gives a copy")
+    return data

@@ -18,7 +18,7 @@ from pypto.core.array import to_numpy
 from pypto.dtypes import dtype_of
 from pypto.errors import CallError
 from pypto.runtime.config import RunConfig, chosen
-from pypto.runtime.tensors import DeviceTensor
+from pypto.runtime.tensors import DeviceTensor, written_in_place
 
 if TYPE_CHECKING:
     from pypto.runtime.compiled import CompiledProgram
@@ -172,9 +172,13 @@ class ChipWorker:
             t.release()
 
     def malloc(self, nbytes: int) -> int:
-        """Plain memory on the device: its address."""
+        """Plain memory on the device: its address.
+
+        Errors:
+          PL602 for what is no number of bytes.
+        """
         with self.exclusive():
-            block = np.zeros(max(1, int(nbytes)), np.uint8)
+            block = np.zeros(max(1, _count(nbytes)), np.uint8)
             self._raw[block.ctypes.data] = block
             return block.ctypes.data
 
@@ -191,28 +195,38 @@ class ChipWorker:
     def copy_to(self, device: Any, host: Any, nbytes: int | None = None) -> None:
         """Copy from the host to the device: a host array, or an address and a number of bytes, to a DeviceTensor or a device address.
 
+        A DeviceTensor and an array without `nbytes` are of one shape and dtype; otherwise the first `nbytes` bytes are copied.
+
         Errors:
-          PL609 for a device address that is not this worker's, PL602 for sizes that do not fit.
+          PL609 for a device address or tensor that is not this worker's, PL602 for sizes that do not fit.
         """
         with self.exclusive():
-            if isinstance(device, DeviceTensor) and not isinstance(host, int):
+            self._refuse_others(device)
+            if isinstance(device, DeviceTensor) and not isinstance(host, int) and nbytes is None:
                 device.copy_from(host)
                 return
             target, size = self._bytes_at(device, nbytes)
-            ctypes.memmove(target.ctypes.data, *_host(host, size))
+            held = host if isinstance(host, int) else _enough(to_numpy(host), size)  # alive until it is copied: it may be made here
+            ctypes.memmove(target.ctypes.data, _address(held), size)
 
     def copy_from(self, host: Any, device: Any, nbytes: int | None = None) -> None:
         """Copy from the device to the host: the other direction of `copy_to`, destination first.
 
         Errors:
-          As `copy_to`.
+          As `copy_to`; PL604 for an array that cannot be written.
         """
         with self.exclusive():
-            if isinstance(device, DeviceTensor) and not isinstance(host, int):
+            self._refuse_others(device)
+            if isinstance(device, DeviceTensor) and not isinstance(host, int) and nbytes is None:
                 device.copy_to(host)
                 return
             source, size = self._bytes_at(device, nbytes)
-            ctypes.memmove(_host(host, size)[0], source.ctypes.data, size)
+            held = host if isinstance(host, int) else _enough(written_in_place(host), size)
+            ctypes.memmove(_address(held), source.ctypes.data, size)
+
+    def _refuse_others(self, device: Any) -> None:
+        if isinstance(device, DeviceTensor) and device.worker is not self:
+            raise CallError("PL609", f"{device!r} is not this worker's, {self.name}", fix="copy with the worker that allocated it")
 
     def _bytes_at(self, device: Any, nbytes: int | None) -> tuple[np.ndarray, int]:
         """The bytes at a device address, of which only what was allocated may be copied."""
@@ -221,7 +235,7 @@ class ChipWorker:
         for block in owned:
             start = address - block.ctypes.data
             if 0 <= start < block.nbytes:
-                size = block.nbytes - start if nbytes is None else int(nbytes)
+                size = block.nbytes - start if nbytes is None else _count(nbytes)
                 if start + size > block.nbytes:
                     raise CallError(
                         "PL602", f"{size} bytes at {address:#x} pass the end of the memory there", fix=f"at most {block.nbytes - start}"
@@ -304,11 +318,18 @@ class RegistrationHandle:
         self.unregister()
 
 
-def _host(host: Any, size: int) -> tuple[Any, int]:
-    """The address of host memory and a size that fits it. A bare address is believed, as C does."""
-    if isinstance(host, int):
-        return host, size
-    data = to_numpy(host)
+def _count(nbytes: Any) -> int:
+    if isinstance(nbytes, bool) or not isinstance(nbytes, int | np.integer) or nbytes < 0:
+        raise CallError("PL602", f"{nbytes!r} is no number of bytes", fix="a number from 0 on")
+    return int(nbytes)
+
+
+def _enough(data: np.ndarray, size: int) -> np.ndarray:
     if not data.flags.c_contiguous or data.nbytes < size:
         raise CallError("PL602", f"{size} bytes do not fit {data.dtype}{list(data.shape)}", fix="a contiguous array of that many bytes")
-    return data.ctypes.data, size
+    return data
+
+
+def _address(host: int | np.ndarray) -> int:
+    """Where host memory is. A bare address is believed, as C does."""
+    return host if isinstance(host, int) else host.ctypes.data

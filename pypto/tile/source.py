@@ -359,7 +359,7 @@ def _is(a: Any, number: int) -> bool:
 
 def _chosen(key: str, value: Any) -> str:
     """An option of a scope: optimizations are calls, modes members, the rest as it is."""
-    if key == "optimizations":
+    if key == "optimizations" and isinstance(value, tuple):  # a text is an attribute of this name
         return f"[{', '.join(f'pl.{v}' for v in value)}]"
     return f"pl.SplitMode.{value}" if key == "mode" else f"pl.Level.{value}" if key == "level" else spelling.option(value)
 

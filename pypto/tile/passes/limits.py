@@ -15,6 +15,7 @@ from pypto.dtypes import MASK, DType
 from pypto.errors import MemorySpaceError, PyptoError
 from pypto.platform import Platform, Space
 from pypto.source import Frame, Source
+from pypto.tile.options import split_of
 from pypto.tile.passes.spaces import INHERITS, STORES, Spaces
 
 CUBE_SIDE = (Space.MAT, Space.LEFT, Space.RIGHT, Space.ACC, Space.BIAS, Space.LEFT_SCALE, Space.RIGHT_SCALE)
@@ -50,7 +51,7 @@ def _eqns(jaxpr: Jaxpr, share: int) -> Iterator[tuple[Eqn, int]]:
     """Every equation, with the number of vector units that share a tile of its region: two where the region is split."""
     for e in jaxpr.eqns:
         yield e, share
-        halves = e.op.name == "region" and any(word in str(e.params["options"]) for word in ("UP_DOWN", "LEFT_RIGHT"))
+        halves = e.op.name == "region" and split_of(e.params["options"]) is not None
         for body in e.bodies():
             yield from _eqns(body, 2 if halves else share)
 

@@ -9,6 +9,7 @@ from pypto.errors import PyptoError, TaskError
 from pypto.interpreters.dispatch import too_many
 from pypto.platform import Platform
 from pypto.tile.ir import KernelBody, Program
+from pypto.tile.options import asked, split_of
 
 _LANES = 2
 """Vector cores of a cluster."""
@@ -71,21 +72,20 @@ def check_occupancy(program: Program, platform: Platform) -> Program:
 
 
 def _check_unit(kernel: KernelBody, place: Eqn | None) -> None:
-    options = dict(kernel.options)
-    chosen = [o for o in options.get("optimizations", ()) if o.startswith("split(") and not o.startswith("split(NONE")]
+    split, level = split_of(kernel.options), asked(kernel.options, "level")
     at = place.source if place is not None else None
-    if chosen and kernel.unit != "mixed":
+    if split is not None and kernel.unit != "mixed":
         raise TaskError(
             "PL507",
-            f"pl.{chosen[0]} of `{kernel.name}`, which has {kernel.unit} work only: there is nothing to divide between cube and vector",
+            f"pl.{split} of `{kernel.name}`, which has {kernel.unit} work only: there is nothing to divide between cube and vector",
             fix="leave it out; it is for regions with matmul and vector operations",
             at=at,
         )
-    wanted = {"AIC": "cube", "AIV": "vector"}.get(str(options.get("level")))
+    wanted = {"AIC": "cube", "AIV": "vector"}.get(str(level))
     if wanted is not None and kernel.unit != wanted:
         raise TaskError(
             "PL507",
-            f"`{kernel.name}` is placed at level {options['level']} and has {'also ' if kernel.unit == 'mixed' else ''}"
+            f"`{kernel.name}` is placed at level {level} and has {'also ' if kernel.unit == 'mixed' else ''}"
             f"{'cube and vector' if kernel.unit == 'mixed' else kernel.unit} work",
             fix="level=pl.Level.CORE_GROUP, or a region of its own for the rest",
             at=at,
