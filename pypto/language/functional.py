@@ -23,6 +23,7 @@ from pypto.language.calls import OMITTED, Call
 from pypto.language.types import INOUT, OUT, TensorType
 from pypto.language.unwritten import check_written
 from pypto.lax.families import as_dtype, literal
+from pypto.platform import platform_of
 from pypto.tile import Program, lower_program
 from pypto.tile.passes.cells import promote_cells
 
@@ -202,7 +203,7 @@ def _launch(kernel: Kernel, call: Call) -> KernelLaunch:
     avals = [
         replace(a.aval, shape=a.array.shape) if isinstance(a.aval, RefAval) and a.array is not None else a.aval for a in call.arguments
     ]
-    key = (tuple(avals), call.key, kernel.snapshot())
+    key = (tuple(avals), call.key, kernel.snapshot(), platform_of(config.current().platform))
     launch = kernel.functions.get(key)
     if launch is None:
         jaxpr = kernel.traced([a if a is not None else arg.static for a, arg in zip(avals, call.arguments, strict=True)])
