@@ -3,10 +3,10 @@
 import functools
 
 import numpy as np
+import pytest
 
 import pypto
 import pypto.language as pl
-from pypto import lax
 
 X = np.array([1, 2, 3], np.float32)
 Row = pl.Tensor[[1, 8], pl.FP32]
@@ -53,3 +53,100 @@ def test_a_default_that_changed_in_place_is_a_new_program():
     scaled.__defaults__ = ([5.0],)
     assert np.array_equal(f(X), X * 5 + 1)
     assert f.cache_size() == 4
+
+
+# ---- rules of functions with derivatives of their own ------------------------------------------------------------
+
+SLOPE = 2.0
+
+
+@pypto.custom_jvp
+def bent(x):
+    return x * 1.0
+
+
+@bent.defjvp
+def bent_jvp(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    return bent(x), dx * SLOPE
+
+
+@pypto.custom_jvp
+def bent_by_parts(x):
+    return x * 1.0
+
+
+bent_by_parts.defjvps(lambda dx, y, x: dx * SLOPE)
+
+
+@pypto.custom_vjp
+def bent_back(x):
+    return x * 1.0
+
+
+bent_back.defvjp(lambda x: (bent_back(x), None), lambda _, ct: (ct * SLOPE,))
+
+
+@pytest.mark.parametrize("function", [bent, bent_by_parts, bent_back], ids=lambda f: f.__name__)
+def test_what_a_rule_reads_is_part_of_the_key(function, monkeypatch):
+    f = pypto.jit(lambda x: pypto.grad(function)(x))
+    assert float(f(1.0)) == 2.0
+    assert float(f(1.0)) == 2.0 and f.cache_size() == 1
+    monkeypatch.setitem(globals(), "SLOPE", 3.0)
+    assert float(f(1.0)) == 3.0
+    assert "SLOPE" in f.explain()
+
+
+def test_another_rule_is_another_program():
+    @pypto.custom_jvp
+    def changing(x):
+        return x * 1.0
+
+    changing.defjvp(lambda primals, tangents: (primals[0], tangents[0] * 2.0))
+    f = pypto.jit(lambda x: pypto.grad(changing)(x))
+    assert float(f(1.0)) == 2.0
+    changing.defjvp(lambda primals, tangents: (primals[0], tangents[0] * 7.0))
+    assert float(f(1.0)) == 7.0
+
+
+# ---- transformed callables ---------------------------------------------------------------------------------------
+
+BY = 2.0
+
+
+def scaled(factor, x):
+    return x * (factor * BY)
+
+
+class Scaling:
+    def __init__(self):
+        self.factor = 1.0
+
+    def __call__(self, x):
+        return (x * self.factor).sum()
+
+
+TRANSFORMED = {
+    "vmap": pypto.vmap(functools.partial(scaled, 1.0)),
+    "checkpoint": pypto.checkpoint(functools.partial(scaled, 1.0)),
+    "vmap of grad": pypto.vmap(pypto.grad(functools.partial(scaled, 1.0))),
+    "vmap of jvp": pypto.vmap(lambda x: pypto.jvp(functools.partial(scaled, 1.0), (x,), (1.0,))[1]),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_what_a_transformed_callable_without_a_name_reads_is_part_of_the_key(name, monkeypatch):
+    f = pypto.jit(lambda x: TRANSFORMED[name](x))
+    first = np.asarray(f(X))
+    monkeypatch.setitem(globals(), "BY", 3.0)
+    assert np.array_equal(f(X), first * 1.5)
+
+
+def test_what_a_transformed_object_holds_is_part_of_the_key():
+    scaling = Scaling()
+    slope = pypto.grad(scaling)
+    f = pypto.jit(lambda x: slope(x))
+    assert np.asarray(f(X)).tolist() == [1, 1, 1]
+    scaling.factor = 4.0
+    assert np.asarray(f(X)).tolist() == [4, 4, 4]
+    assert slope.__name__ == "Scaling"
