@@ -146,7 +146,7 @@ class ArrayMethods(Operators):
     def mean(self, axis: Any = None, dtype: Any = None, out: None = None, *, keepdims: bool = False) -> Any:
         """The average over an axis, several, or all.
 
-        Sum and count are dtypes.FP32, so that neither overflows or is rounded to a narrow dtype; their quotient is rounded once to `dtype`,
+        Sum and count are FP32: neither overflows or is rounded to a narrow dtype. Their quotient is rounded once to `dtype`,
         by default the elements' own, or FP32 for those that are no floats.
         """
         own = self.dtype if self.dtype.is_float else dtypes.FP32
