@@ -386,6 +386,21 @@ def test_numpy_reduces_an_array_by_its_methods():
     assert x.sum(dtype=dtypes.INT32).dtype is dtypes.INT32 and x.sum(0).tolist() == [3, 5, 7]
 
 
+@pytest.mark.parametrize("dtype", [dtypes.FP16, dtypes.BF16, dtypes.INT32, dtypes.BOOL])
+def test_a_mean_neither_overflows_nor_rounds_its_count(dtype):
+    assert float(Array(np.ones(70000, np.float32), dtype).mean()) == 1.0
+
+
+def test_a_mean_is_rounded_once():
+    x = Array([1.0, 2.0, 2.0], "BF16")
+    assert x.mean().tolist() == Array(np.float32(5) / np.float32(3), "BF16").tolist() and x.mean().dtype is dtypes.BF16
+    wide = Array([65504.0, 65504.0, 2.0**-12, 1.0])
+    assert wide.mean(dtype="FP16").tolist() == Array(wide.mean(), "FP16").tolist() == 32752.0
+    whole = Array(np.full((2, 4), 2**30, np.int32))
+    assert whole.mean(1, keepdims=True).tolist() == [[2.0**30]] * 2 and whole.mean(dtype="INT32").dtype is dtypes.INT32
+    assert pypto.grad(lambda v: v.mean())(np.ones(4, np.float32)).tolist() == [0.25] * 4
+
+
 def test_an_array_is_no_place_to_write_a_sum_to():
     with pytest.raises(CallError) as caught:
         Array([1.0]).sum(out=np.zeros(()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import enum
 import functools
 import math
@@ -125,6 +126,10 @@ def test_a_local_cell_is_not_a_capture():
         (len, max),
         (int, float),
         (bytearray(b"a"), bytearray(b"b")),
+        (array.array("f", [1]), array.array("f", [2])),
+        (array.array("i", [1]), array.array("I", [1])),
+        (memoryview(b"a"), memoryview(b"b")),
+        (memoryview(b"abcd"), memoryview(b"abcd").cast("i")),
         (functools.partial(max, 1), functools.partial(max, 2)),
         (types.SimpleNamespace(a=1), types.SimpleNamespace(a=2)),
     ],
@@ -145,6 +150,8 @@ def test_values_that_differ_have_different_keys(before: Any, after: Any):
         (Pair(1, 2), Pair(1, 2)),
         ({3, 1}, {1, 3}),
         (np.float32(1), np.float32(1)),
+        (array.array("f", [1, 2]), array.array("f", [1, 2])),
+        (memoryview(b"ab"), memoryview(bytearray(b"ab"))),
         (types.SimpleNamespace(a=1), types.SimpleNamespace(a=1)),
         (functools.partial(max, 1), functools.partial(max, 1)),
     ],
@@ -156,7 +163,7 @@ def test_equal_values_have_equal_keys(before: Any, after: Any):
 def test_changes_in_place_are_seen():
     values: list[Any] = [1]
     values.append(values)
-    config, box, slotted = Config(), Box(3), Slotted(1)
+    config, box, slotted, packed = Config(), Box(3), Slotted(1), array.array("f", [1, 2])
     for body, change in [
         ("V[0]", lambda: values.__setitem__(0, 2)),
         ("V.tile", lambda: setattr(config, "tile", 17)),
@@ -165,9 +172,11 @@ def test_changes_in_place_are_seen():
         ("V.area()", lambda: setattr(box, "size", 5)),
         ("getattr(V, V2)", lambda: setattr(box, "size", 6)),
         ("V", lambda: slotted.change(2)),
+        ("P", lambda: packed.__setitem__(0, 3)),
+        ("W", lambda: packed.__setitem__(0, 4)),
     ]:
         value = values if "[" in body else config if body in ("V.tile", "f(V)") else slotted if body == "V" else box
-        guard, _ = kernel_of(body, V=value, V2="size", f=len)
+        guard, _ = kernel_of(body, V=value, V2="size", f=len, P=packed, W=memoryview(packed))
         old = guard.snapshot()
         assert guard.snapshot() == old, body
         change()

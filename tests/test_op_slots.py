@@ -10,6 +10,7 @@ from pypto import dtypes, lax, numerics
 from pypto.core.op import OPS, Exact, Labels, Moves, Native, No, Op, Pointwise, Structural, Ulp, Whole
 from pypto.core.trace import EvalTrace, JaxprTrace
 from pypto.errors import InternalError, NumericsError
+from pypto.tile.source import function_text
 from tests.bits import identical
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -128,3 +129,9 @@ def test_an_einsum_label_that_the_output_lacks_is_reduced():
 
 def test_the_evaluating_trace_promotes_and_a_strict_one_does_not():
     assert not EvalTrace().strict and not JaxprTrace().strict
+
+
+@pytest.mark.parametrize("op", [lax.reduce_and, lax.reduce_or, lax.reduce_xor], ids=lambda op: op.name)
+def test_a_reduction_without_an_instruction_is_not_spelled_as_one(op):
+    jaxpr = pypto.make_jaxpr(lambda x: op(x, axes=(1,), keepdims=True))(X > 0)
+    assert f"= lax.{op.name}(" in function_text(jaxpr) and "row_" not in function_text(jaxpr)

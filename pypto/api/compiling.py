@@ -37,12 +37,15 @@ class _Program:
 
 @dataclass(frozen=True)
 class _Key:
-    """What a program depends on: the tree of arguments, the type of each leaf, static values, what the function reads outside, and
-    the platform that kernels in it were traced for."""
+    """What a program depends on: the tree of arguments, the type of each leaf, and what else the function can see.
+
+    That is static values, the defaults of parameters, what it reads outside, and the platform, whose figures a kernel's body may ask for.
+    """
 
     inputs: tree.Structure
     leaves: tuple[Hashable, ...]
     static: tuple[tuple[str, Hashable], ...]
+    defaults: tuple[tuple[str, Hashable], ...]
     outside: Hashable
     platform: Platform
 
@@ -126,7 +129,9 @@ class Jitted:
             d for d, a in zip(owned, [a for a, s in zip(args, static, strict=True) if not s], strict=True) for _ in tree.flatten(a)[0]
         ]
         donated += [k in self.donated for k in sorted(moving) for _ in tree.flatten(moving[k])[0]]
-        return _Call(flat, _Key(flat.inputs, leaves, keys, outside, platform_of(config.current().platform)), avals, donated)
+        defaults = tuple((name, freezer.key(value)) for name, value in _defaults(self.fun))
+        key = _Key(flat.inputs, leaves, keys, defaults, outside, platform_of(config.current().platform))
+        return _Call(flat, key, avals, donated)
 
     @staticmethod
     def _is(chosen: frozenset[int | str], i: int, count: int) -> bool:
@@ -224,10 +229,14 @@ class Jitted:
             found += [
                 self._captures.difference(k.strip("`"), a, b) for (k, a), (_, b) in zip(old.static, new.static, strict=True) if a != b
             ]
+        if [k for k, _ in old.defaults] != [k for k, _ in new.defaults]:
+            found.append("other parameters have defaults")
+        else:
+            found += [self._captures.difference(k, a, b) for (k, a), (_, b) in zip(old.defaults, new.defaults, strict=True) if a != b]
+        if old.platform is not new.platform:
+            found.append(f"the platform is {new.platform.name}, was {old.platform.name}")
         if old.outside != new.outside:
             found.append(self._read_outside(old.outside, new.outside))
-        if old.platform != new.platform:
-            found.append(f"the platform is {new.platform.name}, it was {old.platform.name}")
         return found
 
     def _read_outside(self, old: Any, new: Any) -> str:
@@ -250,6 +259,16 @@ def _both_ways(fun: Any, chosen: frozenset[int | str]) -> frozenset[int | str]:
         if isinstance(c, str) and c not in signature.parameters and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
             raise CallError("PL601", f"`{name_of(fun)}` has no parameter `{c}`", fix=f"one of {', '.join(signature.parameters)}")
     return frozenset(c for c in found if not (isinstance(c, int) and c < 0 and c + len(named) in found))
+
+
+def _defaults(fun: Any) -> list[tuple[str, Any]]:
+    """The defaults a function has now, by parameter. What other callables are made of is in the key of the callable."""
+    if not isinstance(fun, FunctionType):
+        return []
+    given = fun.__defaults__ or ()
+    code = fun.__code__
+    named = code.co_varnames[code.co_argcount - len(given) : code.co_argcount]
+    return [*zip(named, given, strict=True), *(fun.__kwdefaults__ or {}).items()]
 
 
 def _type_of(x: Any) -> Aval | None:

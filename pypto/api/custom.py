@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,9 @@ class _Custom:
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
         self.fun = fun
         self.fixed = static_positions(nondiff_argnums)
+        self._rules: tuple[Any, ...] = ()  # the user's functions that make up the rule
+        self._arrays: dict[int, tuple[Any, int]] = {}
+        self._asked = threading.local()
         for name in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(fun, name):
                 setattr(self, name, getattr(fun, name))
@@ -32,6 +36,18 @@ class _Custom:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         bound: Any = self
         return self if instance is None else functools.partial(bound, instance)
+
+    def __pypto_guard__(self) -> Any:
+        """The part of a program's key that stands for the function, its rule, and what both read from outside."""
+        if getattr(self._asked, "now", False):
+            return name_of(self.fun)  # a rule calls the function: the one asked first holds the rest
+        from pypto import captures
+
+        self._asked.now = True
+        try:
+            return captures.Freezer(self._arrays, captures.function_reads).key((self.fun, *self._rules))
+        finally:
+            self._asked.now = False
 
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         signature = signature_of(self.fun)
@@ -79,7 +95,7 @@ class custom_jvp(_Custom):  # lower case as in JAX
 
     def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
         """The rule `(*nondiff, primals, tangents) -> (value, tangent)`; integers have the tangent None."""
-        self.rule = jvp
+        self.rule, self._rules = jvp, (jvp,)
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
@@ -93,7 +109,7 @@ class custom_jvp(_Custom):  # lower case as in JAX
             total = functools.reduce(lambda a, b: tree.tree_map(lambda x, y: x + y, a, b), parts) if parts else None
             return value, total if parts else tree.tree_map(lambda x: instantiate(Zero(plain(aval_of(x)))), value)
 
-        self.rule = rule
+        self.rule, self._rules = rule, jvps
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given = self._positional(args, kwargs)
@@ -167,7 +183,7 @@ class custom_vjp(_Custom):  # lower case as in JAX
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
         """The rule: `fwd(*args) -> (value, residuals)`, `bwd(*nondiff, residuals, cotangent) -> cotangents of the arguments`."""
-        self.fwd, self.bwd = fwd, bwd
+        self.fwd, self.bwd = self._rules = (fwd, bwd)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given = self._positional(args, kwargs)

@@ -120,8 +120,10 @@ def of_chosen(fun: Callable[..., Any], positions: Sequence[int], args: Sequence[
 
 
 def named_after(fun: Callable[..., Any], made: Callable[..., Any]) -> Callable[..., Any]:
-    """`made` with the name and documentation of `fun`, where it has any."""
-    return functools.wraps(fun)(made) if hasattr(fun, "__name__") else made
+    """`made` with the name and documentation of `fun`. It leads to `fun`, so that a program that calls it depends on what `fun` reads."""
+    named = functools.wraps(fun)(made)
+    named.__name__ = name_of(fun)
+    return named
 
 
 def check_array(fun: Any, what: str, x: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import dataclasses
 import enum
 import functools
@@ -178,6 +179,10 @@ class Freezer:
             return Parts(kind.__name__, "", self._labelled((name, getattr(value, name)) for name in ("start", "stop", "step")))
         if isinstance(value, bytearray):
             return Parts("bytearray", bytes(value))
+        if isinstance(value, array.array):
+            return Parts("array.array", (Same(kind), value.typecode, value.tobytes()))
+        if isinstance(value, memoryview):
+            return Parts(kind.__name__, (Same(kind), value.format, value.shape, value.tobytes()))
         return self._object(value, kind)
 
     def _object(self, value: Any, kind: type) -> Key:

@@ -144,9 +144,16 @@ class ArrayMethods(Operators):
         return OPS["reduce_min"](self._operand(None, out), axes=axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, dtype: Any = None, out: None = None, *, keepdims: bool = False) -> Any:
-        """The sum over an axis, several, or all, divided once by the number of elements: floats only."""
-        total = self.sum(axis, dtype, out, keepdims=keepdims)
-        return total / float(self.size // max(1, math.prod(total.shape)))
+        """The average over an axis, several, or all.
+
+        Sum and count are FP32: neither overflows or is rounded to a narrow dtype. Their quotient is rounded once to `dtype`,
+        by default the elements' own, or FP32 for those that are no floats.
+        """
+        own = self.dtype if self.dtype.is_float else dtypes.FP32
+        result = own if dtype is None else dtype_of(dtype)
+        total = self.sum(axis, None if self.dtype is dtypes.FP32 else dtypes.FP32, out, keepdims=keepdims)
+        average = total / float(self.size // max(1, math.prod(total.shape)))
+        return average if result is dtypes.FP32 else average.astype(result)
 
 
 class _Gone:

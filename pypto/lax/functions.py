@@ -231,13 +231,13 @@ def softplus(x: Any) -> Any:
     return maximum(x, 0.0) + log1p(exp(neg(abs_(x))))
 
 
-def _part(x: Any, y: Any) -> Any:
-    """exp(x - y), the part of x in a sum of exponentials whose logarithm is y."""
-    return select(eq(x, y), y * 0.0 + 1.0, exp(x - y))
+def share(x: Any, y: Any) -> Any:
+    """exp(x - y), the part of x in a sum of exponentials whose logarithm is y: 1 for an infinite x that is the sum."""
+    return select(eq(x, y), 1.0, exp(x - y))
 
 
 @composite(
-    jvp=by_operand(lambda g, y, a, b: g * _part(a, y), lambda g, y, a, b: g * _part(b, y)),
+    jvp=by_operand(lambda g, y, a, b: g * share(a, y), lambda g, y, a, b: g * share(b, y)),
     exact=Ulp(2),
     golden="jax.numpy.logaddexp",
     domain=(0, 4),
@@ -250,7 +250,7 @@ def logaddexp(x: Any, y: Any) -> Any:
     Numerics:
       Within 2 ulp where max(x, y) is not negative: max(x, y) + log1p(exp(-d)), with the rounding errors of d = |x - y|, of
       1 + exp(-d) and of the sum put back. Where a negative maximum cancels against the second term, within 2 ulp of the
-      larger term. Infinities of one sign give themselves; NaN propagates.
+      larger term. Infinities of one sign give themselves; NaN propagates. The derivative by an infinite operand that is the result is 1.
 
     >>> from pypto import lax
     >>> lax.logaddexp(-20.0, 0.0)

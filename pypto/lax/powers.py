@@ -218,7 +218,7 @@ def pow(x: Any, y: Any) -> Any:
     return pow_(x, y)
 
 
-@composite(jvp=by_operand(lambda g, y, x: g * (y / (x * 3.0))), exact=Ulp(1.5), golden="jax.lax.cbrt")
+@composite(jvp=by_operand(lambda g, y, x: g / (y * y * 3.0)), exact=Ulp(1.5), golden="jax.lax.cbrt")
 def cbrt(x: Any) -> Any:
     """The cube root, of negative numbers too.
 

@@ -115,7 +115,7 @@ def reduction(
         def text(e: Any, atom: Callable[[Any], str]) -> str:
             axes, rank = e.params["axes"], e.ins[0].aval.rank
             kind = {(rank - 1,): "row", (rank - 2,): "col"}.get(axes) if rank == 2 and e.params["keepdims"] else None
-            if kind is None or name in ("reduce_and", "reduce_or"):
+            if kind is None or isinstance(pto, No):
                 return f"lax.{name}({atom(e.ins[0])}, axes={list(axes)}, keepdims={e.params['keepdims']})"
             return f"pl.{kind}_{name.removeprefix('reduce_')}({atom(e.ins[0])})"
 

@@ -21,6 +21,7 @@ from pypto.interpreters.partial_eval import ClosedTrace
 from pypto.interpreters.rules import by_operand, linear, pullback
 from pypto.interpreters.tangents import apply, zeros
 from pypto.lax.families import FLOATS, NUMBERS, check_accepts, chips, computed, sample_values
+from pypto.lax.functions import share
 from pypto.lax.reduction import flattened, normal_axis, reduced, reduced_aval, reduced_labels
 
 _SHAPES = ((1, 8), (8, 1), (1, 1), (3, 70))
@@ -188,7 +189,7 @@ def _kept(beats: str) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
 
 def _weights(x: Any, before: Any, y: Any) -> tuple[Any, Any]:
     """What of a sum of exponentials was there before, and what came."""
-    return OPS["exp"](before - y), OPS["exp"](x - y)
+    return share(before, y), share(x, y)
 
 
 def running(*, accepts: frozenset[DType], exact: Exact, **rules: Any) -> Callable[[Callable[..., Any]], Op]:
@@ -278,7 +279,8 @@ def cumlogsumexp(x: Any, axis: int) -> Any:
 
     Numerics:
       In FP32 from the running maximum m and the sum s of exp(x - m): m' = max(m, x), s' = s exp(m - m') + exp(x - m'), output
-      m' + log(s'), each step rounded; an infinite m' is not subtracted. Nothing overflows on the way.
+      m' + log(s'), each step rounded; an infinite m' is not subtracted. Nothing overflows on the way. The derivative of a result
+      by an infinite element that it equals is 1.
 
     >>> import numpy as np
     >>> from pypto import lax
