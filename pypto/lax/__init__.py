@@ -7,6 +7,7 @@ from pypto.lax.arcs import acos, asin, atan, atan2, tan
 from pypto.lax.axes import broadcast_in_dim, expand_dims, select_n, squeeze
 from pypto.lax.bits import bitcast_convert_type
 from pypto.lax.bitwise import and_, not_, or_, shift_right_arithmetic, shift_right_logical, shl, shr, xor
+from pypto.lax.collectives import axis_index, axis_size, pmax, pmean, pmin, psum
 from pypto.lax.compare import compare, eq, ge, gt, le, lt, ne, select
 from pypto.lax.contraction import gemv, gemv_acc, gemv_bias, matmul, matmul_acc, matmul_bias
 from pypto.lax.control import call, loop, region, unset
@@ -105,6 +106,10 @@ __all__ = [
     "aiv_shard",
     "GatherDimensionNumbers",
     "GatherScatterMode",
+    "pmax",
+    "pmean",
+    "pmin",
+    "psum",
     "RoundingMethod",
     "ScatterDimensionNumbers",
     "abs",
@@ -123,6 +128,8 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "axis_index",
+    "axis_size",
     "batch_matmul",
     "bitcast_convert_type",
     "bits_view",
