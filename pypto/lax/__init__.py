@@ -1,6 +1,6 @@
 """Whole-array operations: every name here is an op or a function over ops, and kernels use the same ones."""
 
-from pypto.lax import branching, launches, looping, scanning
+from pypto.lax import branching, launches, looping, remat, scanning
 from pypto.lax.activations import lrelu, prelu, relu
 from pypto.lax.addressed import accumulate, mgather, mscatter, paged_gather, scatter_update
 from pypto.lax.arcs import acos, asin, atan, atan2, tan
@@ -87,7 +87,7 @@ from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
 from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul, scatter_sub
 
-_ROOMS = (branching, launches, looping, scanning)  # their ops have other spellings for users
+_ROOMS = (branching, launches, looping, remat, scanning)  # their ops have other spellings for users
 
 abs = abs_
 map = map_

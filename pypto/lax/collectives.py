@@ -66,7 +66,6 @@ def collective(**rules: Any) -> Callable[[Callable[..., Any]], Op]:
         samples=list,
         abstract=lambda x, *, axis_name: ArrayAval(x.shape, x.dtype),
         axes=Whole(),
-        exact=Exact("reductions"),
         pto=_PTO,
         unit="scalar",
         **rules,
@@ -74,6 +73,7 @@ def collective(**rules: Any) -> Callable[[Callable[..., Any]], Op]:
 
 
 @collective(
+    exact=Exact("row reductions"),
     jvp=linear(0),
     transpose=pullback(lambda ct, x, *, axis_name: OPS["psum"](ct, axis_name=axis_name)),
     batching=_across(_together("reduce_sum"), lambda x, size: x * size),
@@ -86,13 +86,13 @@ def psum_(x: Any, *, axis_name: str) -> Any:
 _NO_PATH = No("which example has the extreme is not kept; write it with lax.psum, or outside the mapped function")
 
 
-@collective(jvp=_NO_PATH, batching=_across(_together("reduce_max"), lambda x, size: x))
+@collective(exact=Exact("max, min"), jvp=_NO_PATH, batching=_across(_together("reduce_max"), lambda x, size: x))
 def pmax_(x: Any, *, axis_name: str) -> Any:
     """The largest over the examples along a named axis; `lax.pmax` is the spelling for users."""
     raise _unbound(axis_name, ())
 
 
-@collective(jvp=_NO_PATH, batching=_across(_together("reduce_min"), lambda x, size: x))
+@collective(exact=Exact("max, min"), jvp=_NO_PATH, batching=_across(_together("reduce_min"), lambda x, size: x))
 def pmin_(x: Any, *, axis_name: str) -> Any:
     """The smallest over the examples along a named axis; `lax.pmin` is the spelling for users."""
     raise _unbound(axis_name, ())

@@ -77,19 +77,26 @@ def _check_same(what: str, first: Any, second: Any) -> None:
 # ---- branches ----------------------------------------------------------------------------------------------------
 
 
-_NONE = object()  # no operand; None is one
+class _NotGiven:
+    """No operand; None would be one."""
+
+    def __repr__(self) -> str:
+        return "not given"
+
+
+_NOT_GIVEN = _NotGiven()
 
 
 def _operands(operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
     """One operand given by name is the only one."""
-    if operand is _NONE:
+    if operand is _NOT_GIVEN:
         return operands
     if operands:
         raise CallError("PL601", "operand= beside positional operands", fix="one or the other")
     return (operand,)
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NONE) -> Any:
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NOT_GIVEN) -> Any:
     """Apply one of several functions, as `jax.lax.switch`.
 
     Args:
@@ -118,7 +125,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     return tree.unflatten(each[0].structure, apply(OPS["switch"], [at, *shared, *leaves], {"branches": tuple(programs)}))
 
 
-def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NONE) -> Any:
+def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NOT_GIVEN) -> Any:
     """Apply `true_fun` where `pred` holds, `false_fun` otherwise, as `jax.lax.cond`. Only one of them runs; its derivative likewise.
 
     Args:
@@ -189,7 +196,7 @@ def scan(
     (Array(6, dtype=INT32), Array([0, 1, 3], dtype=INT32))
     """
     given, given_structure, _ = leaves_of(xs)
-    lengths = {aval_of(x).shape[0] if aval_of(x).rank else None for x in given} | ({int(length)} if length is not None else set())
+    lengths = {aval_of(x).static_shape[0] if aval_of(x).rank else None for x in given} | ({int(length)} if length is not None else set())
     if len(lengths) != 1 or None in lengths:
         found = f"leading extents {sorted(map(str, lengths))}" if lengths else "neither xs nor a length"
         code = ("PL301", "one leading extent for all of xs") if lengths else ("PL601", "length=")
@@ -319,7 +326,7 @@ def map_(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> An
 def _in_batches(f: Callable[..., Any], xs: Any, size: int) -> Any:
     """Whole batches in a `scan`, then what is left."""
     leaves, structure, _ = leaves_of(xs)
-    extents = {aval_of(x).shape[0] if aval_of(x).rank else None for x in leaves}
+    extents = {aval_of(x).static_shape[0] if aval_of(x).rank else None for x in leaves}
     if len(extents) != 1 or None in extents:
         return map_(f, xs)  # says what is wrong with them
     (count,) = extents
