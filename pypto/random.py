@@ -52,7 +52,7 @@ def key(seed: Any) -> Any:
     if aval.dtype not in (dtypes.INT32, dtypes.UINT32) or aval.shape != ():
         raise ShapeError("PL302", f"a seed {aval}", fix="an integer, or an INT32 or UINT32 scalar")
     low = lax.reshape(lax.convert_element_type(seed, dtypes.UINT32), shape=(1,))
-    return lax.concatenate(np.zeros(1, np.uint32), low, axis=0)
+    return lax.concatenate([np.zeros(1, np.uint32), low], 0)
 
 
 def _words(k: Any) -> tuple[Any, Any]:
