@@ -144,7 +144,8 @@ def _original_spelling(config: RunConfig | None, compare: Any, kwargs: dict[str,
     if fields and config is not None:
         raise CallError("PL601", f"{', '.join(fields)} is given beside config=", fix="put it into the RunConfig")
     try:
-        options = RunConfig(**{"platform": home} | fields) if config is None else chosen(config)
+        fields.setdefault("platform", home)
+        options = RunConfig(**fields) if config is None else chosen(config)
     except TypeError as error:
         if isinstance(error, CallError):
             raise
