@@ -9,6 +9,7 @@ FP64 sum may fall onto such a boundary; `_fused_f32` repairs those.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -70,10 +71,20 @@ def matmul(a: Array, b: Array, acc: Array | None = None, *, order: str = "") -> 
     count = math.prod(lead)
     left = np.broadcast_to(a, (*lead, rows, inner)).reshape(count, rows, inner)
     right = np.broadcast_to(b, (*lead, inner, columns)).reshape(count, inner, columns)
+    if math.prod(b.shape[:-2]) == 1:  # every matrix on the left meets the same one: it is one tall product
+        left, right, count, rows = left.reshape(1, count * rows, inner), right[:1], min(count, 1), count * rows
     with np.errstate(all="ignore"):
-        for x, y, z in zip(left, right, out.reshape(count, rows, columns), strict=True):
+        for x, y, z in _groups(left, right, out.reshape(count, rows, columns)):
             _product(x.astype(wide), y.astype(wide), z, order, narrow=dtype.bits <= 16)
     return out
+
+
+def _groups(*stacks: Array) -> Iterator[tuple[Array, ...]]:
+    """As many matrices at a time as one working array holds; an output does not depend on its neighbours."""
+    count, rows, columns = stacks[-1].shape
+    step = max(1, _BLOCK // max(1, rows * columns))
+    for start in range(0, count, step):
+        yield tuple(x[start : start + step] for x in stacks)
 
 
 def _checked_order(dtype: DType, other: DType, order: str) -> str:
@@ -89,18 +100,18 @@ def _checked_order(dtype: DType, other: DType, order: str) -> str:
 
 
 def _product(a: Array, b: Array, out: Array, order: str, *, narrow: bool) -> None:
-    """Add one 2-D product to `out`, block by block of rows and columns so that working arrays stay in cache."""
+    """Add products [count, m, k] @ [count, k, n] to `out`, block by block of rows and columns so that working arrays stay in cache."""
     if not a.size or not b.size:
         return
     if a.dtype == np.int32:
         # Integer sums are exact modulo 2**32 in any order, and NumPy hands no integer to a BLAS.
         out += np.matmul(a, b)
         return
-    columns = min(b.shape[1], 512)
-    rows = max(1, _BLOCK // columns)
-    for j in range(0, b.shape[1], columns):
-        for i in range(0, a.shape[0], rows):
-            x, y, z = a[i : i + rows], b[:, j : j + columns], out[i : i + rows, j : j + columns]
+    columns = min(b.shape[2], 512)
+    rows = max(1, _BLOCK // (columns * a.shape[0]))
+    for j in range(0, b.shape[2], columns):
+        for i in range(0, a.shape[1], rows):
+            x, y, z = a[:, i : i + rows], b[:, :, j : j + columns], out[:, i : i + rows, j : j + columns]
             if order == "chunk32":
                 _chunk32(x, y, z)
             else:
@@ -122,15 +133,15 @@ def _flush(x: Array) -> None:
 
 
 def _chain(a: Array, b: Array, out: Array, *, narrow: bool) -> None:
-    """out = fma(a[:, k], b[k], out) for ascending k, one rounding to FP32 each."""
-    rising = np.ascontiguousarray(a.T, np.float64)
-    across = b.astype(np.float64)
+    """out = fma(a[:, :, k], b[:, k], out) for ascending k, one rounding to FP32 each."""
+    rising = np.ascontiguousarray(np.moveaxis(a, 2, 0), np.float64)
+    across = np.ascontiguousarray(np.moveaxis(b, 1, 0), np.float64)
     total = out.astype(np.float64)
     exact, rounded = np.empty_like(total), np.empty(out.shape, np.float32)
     # Every sum is a multiple of `bit`; from 2**-126 on no result can be subnormal, which allows the cheaper boundary test.
     bit = min(_smallest_bit(a) * _smallest_bit(b), _smallest_bit(out))
     normal = bit >= _SMALLEST_NORMAL
-    for column, row in zip(rising[:, :, None], across[:, None, :], strict=True):
+    for column, row in zip(rising[..., None], across[:, :, None, :], strict=True):
         np.multiply(column, row, out=exact)
         if narrow:
             np.add(exact, total, out=exact)
@@ -170,13 +181,13 @@ def _fused_f32(product: Array, total: Array, *, normal: bool) -> None:
 
 def _chunk32(a: Array, b: Array, out: Array) -> None:
     """The BF16 order: for every 32 k-values, out += (chain over even k) + (chain over odd k)."""
-    inner = a.shape[1]
+    count, rows, inner = a.shape
     chunks = -(-inner // CHUNK)
     # [parity, k, ...]: both chains of a chunk advance in the same NumPy calls.
-    rising = np.zeros((chunks * CHUNK, a.shape[0]), np.float32)
-    rising[:inner] = a.T
-    across = np.zeros((chunks * CHUNK, b.shape[1]), np.float32)
-    across[:inner] = b
+    rising = np.zeros((chunks * CHUNK, count, rows), np.float32)
+    rising[:inner] = np.moveaxis(a, 2, 0)
+    across = np.zeros((chunks * CHUNK, count, b.shape[2]), np.float32)
+    across[:inner] = np.moveaxis(b, 1, 0)
     _flush(rising)
     _flush(across)
     _flush(out)
@@ -186,8 +197,8 @@ def _chunk32(a: Array, b: Array, out: Array) -> None:
     chains_normal = bit >= _SMALLEST_NORMAL
     sums_normal = chains_normal and _smallest_bit(out) >= _SMALLEST_NORMAL
 
-    left = rising.astype(np.float64).reshape(-1, 2, a.shape[0], 1)
-    right = across.astype(np.float64).reshape(-1, 2, 1, b.shape[1])
+    left = rising.astype(np.float64).reshape(-1, 2, count, rows, 1)
+    right = across.astype(np.float64).reshape(-1, 2, count, 1, b.shape[2])
     total = np.zeros((2, *out.shape), np.float64)
     exact, rounded = np.empty_like(total), np.zeros(total.shape, np.float32)
     for step in range(chunks * CHUNK // 2):
