@@ -4,7 +4,7 @@ import pypto.language as pl      # kernels
 from pypto import lax            # whole-array operations
 """
 
-from pypto import lax, random
+from pypto import lax, random, tree
 from pypto.api import (
     ShapeDtypeStruct,
     checkpoint,
@@ -68,6 +68,7 @@ __all__ = [
     "random",
     "remat",
     "set_log_level",
+    "tree",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -50,7 +50,6 @@ from pypto.lax.indexing import (
     strided_slice,
 )
 from pypto.lax.inverse import erf_inv
-from pypto.lax.joining import concatenate
 from pypto.lax.lanes import gather_mask, scatter_mask
 from pypto.lax.logical import logical_and, logical_not, logical_or, logical_xor
 from pypto.lax.memory import alloc, bits_view, copy, dim, get, read, reshape_view, set_, transpose_view, valid_extent, valid_view, view
@@ -80,7 +79,7 @@ from pypto.lax.shape import (
     update,
 )
 from pypto.lax.sorting import mrgsort_lists, mrgsort_runs, sort32
-from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, full_like, split, stack, tile, unstack
+from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, concatenate, full_like, split, stack, tile, unstack
 from pypto.lax.subscripts import take, take_along_axis
 from pypto.lax.tasks import cacheinvalid, dump_tag, prefetch, scope, syncall, task_dummy, task_invalid, task_is_valid
 from pypto.lax.threefry import threefry2x32
