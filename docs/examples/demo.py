@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -29,8 +30,13 @@ EXAMPLES = (
     "routed_experts",
     "layer_loop",
     "decode_prefill",
+    "nn/transformer",
+    "nn/flash_block",
+    "nn/heads",
+    "nn/int8_block",
 )
-HEADER = ("kernel", "shapes", "worst ULP", "worst error", "bits", "seconds (reference)")
+"""What runs, in this order; `nn/training` takes seconds and is left to the tests."""
+HEADER = ("example", "shapes", "worst ULP", "worst error", "bits", "seconds (reference)")
 NOTES = """\
 worst ULP, worst error: the largest distance from JAX, in units in the last place and absolute. Where many terms cancel an
   output is near zero, and a small error is many ULPs; TOLERANCE in each example says what is allowed, and why.
@@ -40,7 +46,7 @@ seconds (reference): one call on the reference executor, tracing included. It ru
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table, and whether its kernel agrees with JAX."""
+    """One line of the table, and whether the example agrees with JAX."""
 
     cells: tuple[str, ...]
     agrees: bool
@@ -70,7 +76,7 @@ def worst_error(result: CheckResult) -> float:
 def run(name: str) -> Row:
     """Check one example. Whatever it raises is printed, and counts as a disagreement."""
     try:
-        module = importlib.import_module(name)
+        module = importlib.import_module(name.rpartition("/")[2])
         result: CheckResult = module.check_example(raises=False)
     except Exception:
         print("FAILED", flush=True)
@@ -100,6 +106,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 
 def main() -> int:
     """Run the demonstration; returns the exit code."""
+    sys.path.append(str(Path(__file__).with_name("nn")))
     started = time.perf_counter()
     rows = []
     for number, name in enumerate(EXAMPLES, 1):
@@ -111,7 +118,7 @@ def main() -> int:
     print(NOTES)
     agreeing = sum(row.agrees for row in rows)
     seconds = time.perf_counter() - started
-    print(f"\n{agreeing} of {len(rows)} kernels agree with JAX; {seconds:.1f} s in all, importing and compiling JAX's side included")
+    print(f"\n{agreeing} of {len(rows)} examples agree with JAX; {seconds:.1f} s in all, importing and compiling JAX's side included")
     return 0 if agreeing == len(rows) else 1
 
 
