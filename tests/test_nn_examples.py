@@ -148,24 +148,22 @@ def test_a_head_has_the_bits_of_the_kernel_called_for_it(nn):
 # ---- INT8 --------------------------------------------------------------------------------------------------------
 
 
-def test_an_int8_layer_has_the_bits_of_jax(nn, model):
-    import jax
+def test_an_int8_layer_has_the_bits_of_numpys_quantisation_and_jaxs_product(nn):
     import jax.numpy as jnp
 
     rng = np.random.default_rng(1)
     x, w = (np.array(pypto.Array(np.float32(rng.standard_normal(s)), "BF16")) for s in ((32, 64), (64, 48)))
     x[3] = 0  # a row of padding
 
-    def codes(x, axis):
-        # by a constant, XLA would multiply with the reciprocal
-        scale = jax.lax.div(jnp.max(jnp.abs(x), axis, keepdims=True), jnp.full((1, 1), 127.0, jnp.float32))
-        scale = jnp.maximum(scale, 2.0**-100)
-        return jnp.round(x / scale).astype(jnp.int8), scale
+    def codes(x, axis):  # in NumPy: XLA multiplies with the reciprocal of what it divides by
+        wide = x.astype(np.float32)
+        scale = np.maximum(np.abs(wide).max(axis, keepdims=True) / np.float32(127), np.float32(2.0**-100))
+        return np.rint(wide / scale).astype(np.int8), scale
 
-    (a, rows), (b, columns) = codes(jnp.float32(x), -1), codes(jnp.float32(w), 0)
-    want = (jnp.matmul(a, b, preferred_element_type=jnp.int32).astype(jnp.float32) * rows * columns).astype(jnp.bfloat16)
+    (a, rows), (b, columns) = codes(x, -1), codes(w, 0)
+    product = np.asarray(jnp.matmul(a, b, preferred_element_type=jnp.int32))
     found = nn["int8_block"].linear(x, nn["int8_block"].quantised(w, 0))
-    assert identical(found, np.asarray(want)) and not np.asarray(found)[3].any()
+    assert identical(found, (product.astype(np.float32) * rows * columns).astype(x.dtype)) and not np.asarray(found)[3].any()
 
 
 def test_every_matrix_of_the_block_is_multiplied_in_int8(nn, model, batch):
