@@ -83,6 +83,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return args.run(args)
     except PyptoError as error:
+        if error.source is not None and error.source.file.startswith("<"):  # the command line is no file that has the fault
+            error.source = None
         print(error, file=sys.stderr)
         return 1
 

@@ -52,7 +52,7 @@ def key(seed: Any) -> Any:
     if aval.dtype not in (dtypes.INT32, dtypes.UINT32) or aval.shape != ():
         raise ShapeError("PL302", f"a seed {aval}", fix="an integer, or an INT32 or UINT32 scalar")
     low = lax.reshape(lax.convert_element_type(seed, dtypes.UINT32), shape=(1,))
-    return lax.concatenate(np.zeros(1, np.uint32), low, axis=0)
+    return lax.concatenate([np.zeros(1, np.uint32), low], 0)
 
 
 def _words(k: Any) -> tuple[Any, Any]:
@@ -90,7 +90,7 @@ def split(key: Any, num: int | Shape = 2) -> Any:
     """
     shape = _shape(num)
     words = [lax.expand_dims(w, (len(shape),)) for w in _encrypt(key, shape)]
-    return lax.concatenate(*words, axis=len(shape))
+    return lax.concatenate(words, len(shape))
 
 
 def fold_in(key: Any, data: Any) -> Any:
@@ -104,7 +104,7 @@ def fold_in(key: Any, data: Any) -> Any:
     if aval_of(low).shape != ():
         raise ShapeError("PL301", f"fold_in of {aval_of(data)}", fix="one integer")
     words = lax.threefry2x32(*_words(key), np.uint32(0), low)
-    return lax.concatenate(*(lax.reshape(w, shape=(1,)) for w in words), axis=0)
+    return lax.concatenate([lax.reshape(w, shape=(1,)) for w in words], 0)
 
 
 def bits(key: Any, shape: int | Shape = (), dtype: Any = dtypes.UINT32) -> Any:

@@ -190,3 +190,24 @@ def tree_map(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:
             raise CallError("PL601", f"trees differ: {structure} and {other_structure}", fix="give trees of one structure")
         columns.append(other_leaves)
     return unflatten(structure, [fn(*row) for row in zip(*columns, strict=True)])
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The leaves of a tree, from left to right, as `jax.tree.leaves`.
+
+    >>> leaves({"b": 2, "a": (1, None)})
+    [1, 2]
+    """
+    return flatten(tree)[0]
+
+
+def structure(tree: Any) -> Structure:
+    """The structure of a tree, as `jax.tree.structure`.
+
+    >>> structure((1, [2])) == structure((3, [4]))
+    True
+    """
+    return flatten(tree)[1]
+
+
+map = tree_map  # JAX's name of it: `tree.map`

@@ -209,6 +209,19 @@ def test_blocks_and_batches_give_the_bits_of_single_products(dtype: type):
         assert same(whole[i, j, r, c], matmul(a[i, 0, r : r + 1], b[j, :, c : c + 1])[0, 0])
 
 
+@pytest.mark.parametrize("dtype", [bf16, f16, f32, np.int8])
+@pytest.mark.parametrize("shared", [True, False])
+def test_small_matrices_that_are_multiplied_together_have_the_bits_they_have_alone(dtype: type, shared: bool):
+    rng = np.random.default_rng(7)
+    a, b = (rng.standard_normal((40, 9, 35)) * 9).astype(dtype), (rng.standard_normal((1 if shared else 40, 35, 70)) * 9).astype(dtype)
+    a[3], b[-1, 5] = a[3] * np.asarray(1e-30).astype(dtype), np.asarray(1e-10).astype(dtype)  # one of them nearly subnormal
+    acc = rng.standard_normal((40, 9, 70)).astype(np.int32 if dtype is np.int8 else f32)
+    found = matmul(a, b, acc)
+    for i in range(40):
+        assert same(found[i], matmul(a[i], b[0 if shared else i], acc[i]))
+    assert matmul(a[:0], b[:1]).shape == (0, 9, 70) and same(matmul(a[:, :, :0], b[:1, :0], acc), acc)
+
+
 def test_empty_products_leave_the_accumulator():
     acc = np.ones((2, 3), f32)
     got = matmul(np.zeros((2, 0), bf16), np.zeros((0, 3), bf16), acc)

@@ -12,7 +12,7 @@ import pytest
 
 import pypto.language as pl
 from pypto.errors import CallError, NumericsError
-from pypto.runtime import CompiledProgram, RunConfig, RunResult, ScalarSpec, TensorSpec, load, run, run_jit, write_golden
+from pypto.runtime import ChipWorker, CompiledProgram, RunConfig, RunResult, ScalarSpec, TensorSpec, load, run, run_jit, write_golden
 from pypto.testing import ratio_allclose
 from tests.kernels import runs
 from tests.refusals import reports, sevens
@@ -321,6 +321,53 @@ def test_the_peak_of_the_golden_is_reported():  # C92
     assert peaks["at_once"] >= whole
     assert rows * columns * 4 <= peaks["one_by_one"] < whole / 2
     assert not tracemalloc.is_tracing()
+
+
+# What cannot be meant.
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"golden": lambda x, s: x}, {"golden_fn": lambda t: t}, {"compare": ratio_allclose()}, {"seed": 3}, {"test_name": "t"}],
+    ids=str,
+)
+def test_what_needs_specs_is_refused_with_tensors(option):
+    out = sevens(8, 16)
+    error = refused("PL601", run, scaled, normal(8, 16), 2.0, out, **option)
+    assert next(iter(option)) in error.message and (out == -7).all()
+
+
+@pytest.mark.parametrize(("golden", "config"), [(lambda x, s: x, None), (None, RunConfig())], ids=["golden", "config"])
+def test_what_is_given_in_its_place_and_by_name_is_refused(golden, config):
+    refused("PL601", run, scaled, SPECS, lambda x, s: x, RunConfig(), golden=golden, config=config)
+
+
+def test_a_program_runs_as_what_it_was_lowered_for():
+    compiled = scaled.compile(config=RunConfig(platform="a5sim"))
+    for program in (compiled, compiled.program):
+        result = run(program, SPECS, lambda x, s: x * np.float32(s))
+        assert result.passed and result.compiled.platform == "a5sim"
+        assert run(program, normal(8, 16), 2.0, sevens(8, 16)).platform == "a5sim"
+
+
+def test_a_compiled_program_is_not_run_as_another_platform_s():
+    compiled, out = scaled.compile(config=RunConfig(platform="a5sim")), sevens(8, 16)
+    refused("PL610", run, compiled, SPECS, lambda x, s: 1 / 0, RunConfig(platform="a2a3sim"))
+    refused("PL610", run, compiled, normal(8, 16), 2.0, out, config=RunConfig(platform="a2a3sim"))
+    with ChipWorker(platform="a5sim") as w:
+        refused("PL610", w.run, compiled, normal(8, 16), 2.0, out, config=RunConfig(platform="a2a3sim"))
+    assert (out == -7).all()
+
+
+@pytest.mark.parametrize(("value", "same"), [(3.0, True), (2.0, False), (float("nan"), False)])
+def test_data_saved_for_another_scalar_is_refused(tmp_path, value, same):
+    config = RunConfig(golden_data_dir=tmp_path / "data")
+    assert run(scaled, SPECS, lambda x, s: x * np.float32(s), config).passed
+    specs = [SPECS[0], ScalarSpec("s", pl.FP32, value), SPECS[2]]
+    if same:
+        assert run(scaled, specs, lambda x, s: 1 / 0, config).passed
+    else:
+        refused("PL702", run, scaled, specs, lambda x, s: 1 / 0, config)
 
 
 # Torch and JAX dtypes: specs given in a library's dtypes hand its arrays to goldens and rules.

@@ -66,7 +66,8 @@ def test_a_benchmark_follows_the_check(capsys):
     ("arguments", "said"),
     [
         (["nowhere.py:k"], "no file"),
-        (["nothing"], "names no kernel file"),
+        (["nothing"], "no file"),
+        (["tests"], "no file"),
         ([f"{FILE}:missing"], "scale_tokens"),
         ([FILE, "--mode", "train"], "decode"),
         ([FILE, "--golden", "missing"], "missing"),

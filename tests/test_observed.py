@@ -125,6 +125,30 @@ def test_scope_statistics_say_what_each_scope_held(tmp_path):
     assert all("test_observed.py:" in r["at"] for r in rows)
 
 
+@pl.jit(auto_scope=False)
+def by_hand(x: pl.Tensor[[8, 16], pl.FP32], out: pl.Out[pl.Tensor[[8, 16], pl.FP32]]):
+    for i in pl.range(5):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:] = x
+        with pl.scope():
+            for j in pl.unroll(2):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[:] = pl.adds(x, 1.0)
+            with pl.manual_scope(), pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = pl.adds(x, 2.0)
+
+
+def test_scopes_placed_by_hand_are_the_only_ones(tmp_path):
+    compiled = by_hand.compile()
+    compiled.save(tmp_path / "program")
+    with ChipWorker(config=RunConfig(enable_scope_stats=True)) as worker:
+        worker.run(compiled, X)
+    lines = (tmp_path / "program" / "dfx_outputs" / "scope_stats" / "scope_stats.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert [(r["scope"], r["depth"], r["tasks"]) for r in rows] == [*[("manual", 2, 1), ("auto", 1, 2)] * 5, ("by_hand", 0, 5)]
+    assert "ring 0 keeps at most 4 tasks" in filled(by_hand, ring_task_window=[4, 0, 0, 0]).message
+
+
 def test_arguments_of_every_launch_are_dumped_before_and_after(tmp_path):
     compiled = runs.product_and_bias.compile()
     compiled.save(tmp_path / "program")

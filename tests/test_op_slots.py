@@ -44,8 +44,8 @@ MISUSES = {
     "too many arguments": lambda: lax.exp(X, X),
     "an option twice": lambda: lax.matmul(X, X.T, None, out_dtype=None),
     "a missing option": lambda: lax.transpose(X),
-    "a missing option of many operands": lambda: lax.concatenate(X, X),
-    "an unknown option of many operands": lambda: lax.concatenate(X, X, axis=0, along=1),
+    "a missing option of many operands": lambda: OPS["concatenate"](X, X),
+    "an unknown option of many operands": lambda: OPS["concatenate"](X, X, axis=0, along=1),
 }
 
 

@@ -148,6 +148,13 @@ def test_stacked_arrays_come_apart_again(axis):
     assert all(identical(a, b) for a, b in zip(lax.unstack(stacked, axis=axis), parts, strict=True))
 
 
+@pytest.mark.parametrize("axis", [0, 2, -1])
+def test_arrays_are_concatenated_as_jax_does_it(axis):
+    assert identical(lax.concatenate([X, X * 2], axis), np.concatenate([X, X * 2], axis))
+    refused(lambda: lax.concatenate([], 0), "PL301")
+    refused(lambda: lax.concatenate([X], X.ndim), "PL308")
+
+
 def test_arrays_of_two_shapes_do_not_stack():
     refused(lambda: lax.stack([X, X[0]]), "PL301")
     refused(lambda: lax.stack([]), "PL301")

@@ -301,7 +301,7 @@ def concat(a: Any, b: Any) -> Any:
     >>> concat(np.int32([[1, 2]]), np.int32([[3]]))
     Array([[1, 2, 3]], dtype=INT32)
     """
-    return lax.concatenate(as_tile(a, "concat"), as_tile(b, "concat"), axis=aval_of(a).rank - 1)
+    return lax.concatenate([as_tile(a, "concat"), as_tile(b, "concat")], aval_of(a).rank - 1)
 
 
 def reinterpret_view(x: Any, dtype: Any, *, shape: Sequence[Any] | None = None) -> Any:

@@ -1,12 +1,13 @@
 """Whole-array operations: every name here is an op or a function over ops, and kernels use the same ones."""
 
-from pypto.lax import branching, launches, looping, scanning
+from pypto.lax import branching, launches, looping, remat, scanning
 from pypto.lax.activations import lrelu, prelu, relu
 from pypto.lax.addressed import accumulate, mgather, mscatter, paged_gather, scatter_update
 from pypto.lax.arcs import acos, asin, atan, atan2, tan
 from pypto.lax.axes import broadcast_in_dim, expand_dims, select_n, squeeze
 from pypto.lax.bits import bitcast_convert_type
 from pypto.lax.bitwise import and_, not_, or_, shift_right_arithmetic, shift_right_logical, shl, shr, xor
+from pypto.lax.collectives import axis_index, axis_size, pmax, pmean, pmin, psum
 from pypto.lax.compare import compare, eq, ge, gt, le, lt, ne, select
 from pypto.lax.contraction import gemv, gemv_acc, gemv_bias, matmul, matmul_acc, matmul_bias
 from pypto.lax.control import call, loop, region, unset
@@ -49,7 +50,6 @@ from pypto.lax.indexing import (
     strided_slice,
 )
 from pypto.lax.inverse import erf_inv
-from pypto.lax.joining import concatenate
 from pypto.lax.lanes import gather_mask, scatter_mask
 from pypto.lax.logical import logical_and, logical_not, logical_or, logical_xor
 from pypto.lax.memory import alloc, bits_view, copy, dim, get, read, reshape_view, set_, transpose_view, valid_extent, valid_view, view
@@ -79,14 +79,14 @@ from pypto.lax.shape import (
     update,
 )
 from pypto.lax.sorting import mrgsort_lists, mrgsort_runs, sort32
-from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, full_like, split, stack, tile, unstack
+from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, concatenate, full_like, split, stack, tile, unstack
 from pypto.lax.subscripts import take, take_along_axis
 from pypto.lax.tasks import cacheinvalid, dump_tag, prefetch, scope, syncall, task_dummy, task_invalid, task_is_valid
 from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
 from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul, scatter_sub
 
-_ROOMS = (branching, launches, looping, scanning)  # their ops have other spellings for users
+_ROOMS = (branching, launches, looping, remat, scanning)  # their ops have other spellings for users
 
 abs = abs_
 map = map_
@@ -105,6 +105,10 @@ __all__ = [
     "aiv_shard",
     "GatherDimensionNumbers",
     "GatherScatterMode",
+    "pmax",
+    "pmean",
+    "pmin",
+    "psum",
     "RoundingMethod",
     "ScatterDimensionNumbers",
     "abs",
@@ -123,6 +127,8 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "axis_index",
+    "axis_size",
     "batch_matmul",
     "bitcast_convert_type",
     "bits_view",

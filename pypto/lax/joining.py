@@ -87,7 +87,7 @@ def concatenate(*xs: Any, axis: int) -> Any:
       PL301 for shapes that differ elsewhere, or valid extents that do.
 
     >>> from pypto import lax
-    >>> lax.concatenate(lax.iota("INT32", 2), lax.iota("INT32", 3), axis=0)
+    >>> lax.concatenate([lax.iota("INT32", 2), lax.iota("INT32", 3)], 0)
     Array([0, 1, 0, 1, 2], dtype=INT32)
     """
     _concatenate_valid(*(x.shape for x in xs), axis=axis)

@@ -94,7 +94,7 @@ def _gather_samples() -> list[Sample]:
     jvp=_gather_jvp,
     transpose=pullback(_gather_transpose),
     batching=with_params(lambda rank, **_: {}),
-    cpu=Tilewise("gathering.PACKED", uses=PATTERNS),
+    cpu=Tilewise("gathering.PACKED", uses=PATTERNS, reads="prefixes.LANES"),
     samples=_gather_samples,
     abstract=_gather_mask_aval,
     valid=_packed_valid,

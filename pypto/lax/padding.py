@@ -162,7 +162,7 @@ def _validshape_valid(x: Any, *extents: Any, known: Any, old: tuple[int, ...]) -
     jvp=_TILES,
     transpose=_TILES,
     batching=_TILES,
-    cpu=Tilewise("moves.SET_VALIDSHAPE"),
+    cpu=Tilewise("moves.SET_VALIDSHAPE", reads="prefixes.SAME"),
     samples=list,
     abstract=_validshape_aval,
     valid=_validshape_valid,

@@ -327,7 +327,7 @@ def _slice_valid(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
     transpose=pullback(lambda ct, x, *starts, sizes: update(zeros(x.aval), ct, *starts, sizes=sizes)),
     batching=slice_batching,
     source=_slice_text,
-    cpu=Tilewise("moves.SLICE"),
+    cpu=Tilewise("moves.SLICE", reads="prefixes.SLICE"),
     samples=lambda: [((_X, np.int32(1), np.int32(0)), {"sizes": (2, 3)})],
     abstract=_slice_aval,
     valid=_slice_valid,

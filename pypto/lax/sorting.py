@@ -94,7 +94,7 @@ def _sort32_samples() -> list[Sample]:
 
 @computed(
     jvp=_PAIRS,
-    cpu=Tilewise("sorting.SORT32", weight=20.0),
+    cpu=Tilewise("pairs.SORT32", weight=20.0, orders=True),
     samples=_sort32_samples,
     abstract=_sort32_aval,
     axes=Whole(),
@@ -254,7 +254,7 @@ def _pairs(d: Any, count: int, run: int, seed: int) -> np.ndarray:
 
 @computed(
     jvp=_PAIRS,
-    cpu=Tilewise("sorting.RUNS", weight=10.0),
+    cpu=Tilewise("pairs.RUNS", weight=10.0, reads="pairs.READS_OF_RUNS", orders=True),
     samples=lambda: [((_pairs(d, 4 * n, n, seed=n),), {"block_len": 2 * n}) for d in (dtypes.FP32, dtypes.FP16) for n in (32, 64)],
     abstract=_runs_aval,
     axes=Whole(),
@@ -347,7 +347,7 @@ def _lists_faults(*xs: np.ndarray, exhausted: bool) -> Fault | None:
 
 @computed(
     jvp=_PAIRS,
-    cpu=Tilewise("sorting.LISTS", weight=10.0),
+    cpu=Tilewise("pairs.LISTS", weight=10.0, reads="pairs.READS_OF_LISTS", orders=True),
     samples=lambda: [
         (tuple(_pairs(d, 8 * (i + 1), 64, seed=i) for i in range(n)), {"exhausted": e})
         for d in (dtypes.FP32, dtypes.FP16)

@@ -11,7 +11,7 @@ from pypto.errors import ShapeError
 from pypto.lax.axes import expand_dims, shape_of
 from pypto.lax.families import broadcast_shapes as _broadcast_shapes
 from pypto.lax.indexing import slice_in_dim
-from pypto.lax.joining import concatenate
+from pypto.lax.joining import concatenate as _joined
 from pypto.lax.reduction import normal_axis
 from pypto.lax.shape import broadcast, full, reshape
 
@@ -45,6 +45,22 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     return [slice_in_dim(operand, end - n, end, axis=axis) for end, n in zip(ends, sizes, strict=True)]
 
 
+def concatenate(operands: Sequence[Any], dimension: int) -> Any:
+    """Join arrays of one dtype along an axis.
+
+    Errors:
+      PL301 for no arrays, or shapes that differ elsewhere, PL302 for several dtypes, PL308 for an axis that is not there.
+
+    >>> import numpy as np
+    >>> concatenate([np.int32([1, 2]), np.int32([3])], 0)
+    Array([1, 2, 3], dtype=INT32)
+    """
+    parts = list(operands)
+    if not parts:
+        raise ShapeError("PL301", "concatenate: no arrays", fix="at least one array")
+    return _joined(*parts, axis=normal_axis("concatenate", len(shape_of(parts[0])), dimension))
+
+
 def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Arrays of one shape along a new axis.
 
@@ -60,7 +76,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     if len(shapes) != 1:
         raise ShapeError("PL301", f"stack: arrays of shapes {sorted(map(list, shapes))}", fix="at least one array, all of one shape")
     axis = normal_axis("stack", len(shapes.pop()) + 1, axis)
-    return concatenate(*(expand_dims(x, (axis,)) for x in arrays), axis=axis)
+    return _joined(*(expand_dims(x, (axis,)) for x in arrays), axis=axis)
 
 
 def unstack(array: Any, axis: int = 0) -> tuple[Any, ...]:

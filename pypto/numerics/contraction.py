@@ -3,12 +3,14 @@
 NumPy has no fused multiply-add. A product of two BF16, FP16 or FP8 values has at most 22 bits, so it is exact in FP64, and an FP64
 addition rounded to FP32 equals the fused result: when the FP64 sum is inexact, one term is at least 2**29 times the other, and
 the larger one, having at most 24 bits, lies far from every rounding boundary of FP32. FP32 products have 48 bits, so there the
-FP64 sum may fall onto such a boundary; `_fused_f32` repairs those.
+FP64 sum may fall onto such a boundary; `_fused_f32` repairs those. Where the exponents of narrow operands allow it, their products
+are FP32 numbers already, and everything is computed in FP32.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -70,10 +72,20 @@ def matmul(a: Array, b: Array, acc: Array | None = None, *, order: str = "") -> 
     count = math.prod(lead)
     left = np.broadcast_to(a, (*lead, rows, inner)).reshape(count, rows, inner)
     right = np.broadcast_to(b, (*lead, inner, columns)).reshape(count, inner, columns)
+    if math.prod(b.shape[:-2]) == 1:  # every matrix on the left meets the same one: it is one tall product
+        left, right, count, rows = left.reshape(1, count * rows, inner), right[:1], min(count, 1), count * rows
     with np.errstate(all="ignore"):
-        for x, y, z in zip(left, right, out.reshape(count, rows, columns), strict=True):
+        for x, y, z in _groups(left, right, out.reshape(count, rows, columns)):
             _product(x.astype(wide), y.astype(wide), z, order, narrow=dtype.bits <= 16)
     return out
+
+
+def _groups(*stacks: Array) -> Iterator[tuple[Array, ...]]:
+    """As many matrices at a time as one working array holds; an output does not depend on its neighbours."""
+    count, rows, columns = stacks[-1].shape
+    step = max(1, _BLOCK // max(1, rows * columns))
+    for start in range(0, count, step):
+        yield tuple(x[start : start + step] for x in stacks)
 
 
 def _checked_order(dtype: DType, other: DType, order: str) -> str:
@@ -89,18 +101,18 @@ def _checked_order(dtype: DType, other: DType, order: str) -> str:
 
 
 def _product(a: Array, b: Array, out: Array, order: str, *, narrow: bool) -> None:
-    """Add one 2-D product to `out`, block by block of rows and columns so that working arrays stay in cache."""
+    """Add products [count, m, k] @ [count, k, n] to `out`, block by block of rows and columns so that working arrays stay in cache."""
     if not a.size or not b.size:
         return
     if a.dtype == np.int32:
         # Integer sums are exact modulo 2**32 in any order, and NumPy hands no integer to a BLAS.
         out += np.matmul(a, b)
         return
-    columns = min(b.shape[1], 512)
-    rows = max(1, _BLOCK // columns)
-    for j in range(0, b.shape[1], columns):
-        for i in range(0, a.shape[0], rows):
-            x, y, z = a[i : i + rows], b[:, j : j + columns], out[i : i + rows, j : j + columns]
+    columns = min(b.shape[2], 512)
+    rows = max(1, _BLOCK // (columns * a.shape[0]))
+    for j in range(0, b.shape[2], columns):
+        for i in range(0, a.shape[1], rows):
+            x, y, z = a[:, i : i + rows], b[:, :, j : j + columns], out[:, i : i + rows, j : j + columns]
             if order == "chunk32":
                 _chunk32(x, y, z)
             else:
@@ -121,17 +133,30 @@ def _flush(x: Array) -> None:
     x[np.abs(x) < _SMALLEST_NORMAL] *= np.float32(0.0)
 
 
+def _exact_in_fp32(a: Array, b: Array) -> bool:
+    """Whether every product of two narrow elements is an FP32 number: they have at most 22 bits, so only exponents can leave the range.
+
+    A fused multiply-add is then a multiplication and an addition in FP32.
+    """
+    finite = [float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0)) for x in (a, b)]
+    return _smallest_bit(a) * _smallest_bit(b) >= 2.0**-149 and finite[0] * finite[1] <= float(np.finfo(np.float32).max)
+
+
 def _chain(a: Array, b: Array, out: Array, *, narrow: bool) -> None:
-    """out = fma(a[:, k], b[k], out) for ascending k, one rounding to FP32 each."""
-    rising = np.ascontiguousarray(a.T, np.float64)
-    across = b.astype(np.float64)
-    total = out.astype(np.float64)
+    """out = fma(a[:, :, k], b[:, k], out) for ascending k, one rounding to FP32 each."""
+    plain = narrow and _exact_in_fp32(a, b)
+    working = np.float32 if plain else np.float64
+    rising = np.ascontiguousarray(np.moveaxis(a, 2, 0), working)
+    across = np.ascontiguousarray(np.moveaxis(b, 1, 0), working)
+    total = out.astype(working)
     exact, rounded = np.empty_like(total), np.empty(out.shape, np.float32)
     # Every sum is a multiple of `bit`; from 2**-126 on no result can be subnormal, which allows the cheaper boundary test.
-    bit = min(_smallest_bit(a) * _smallest_bit(b), _smallest_bit(out))
-    normal = bit >= _SMALLEST_NORMAL
-    for column, row in zip(rising[:, :, None], across[:, None, :], strict=True):
+    normal = not narrow and min(_smallest_bit(a) * _smallest_bit(b), _smallest_bit(out)) >= _SMALLEST_NORMAL
+    for column, row in zip(rising[..., None], across[:, :, None, :], strict=True):
         np.multiply(column, row, out=exact)
+        if plain:
+            np.add(exact, total, out=total)
+            continue
         if narrow:
             np.add(exact, total, out=exact)
         else:
@@ -170,13 +195,13 @@ def _fused_f32(product: Array, total: Array, *, normal: bool) -> None:
 
 def _chunk32(a: Array, b: Array, out: Array) -> None:
     """The BF16 order: for every 32 k-values, out += (chain over even k) + (chain over odd k)."""
-    inner = a.shape[1]
+    count, rows, inner = a.shape
     chunks = -(-inner // CHUNK)
     # [parity, k, ...]: both chains of a chunk advance in the same NumPy calls.
-    rising = np.zeros((chunks * CHUNK, a.shape[0]), np.float32)
-    rising[:inner] = a.T
-    across = np.zeros((chunks * CHUNK, b.shape[1]), np.float32)
-    across[:inner] = b
+    rising = np.zeros((chunks * CHUNK, count, rows), np.float32)
+    rising[:inner] = np.moveaxis(a, 2, 0)
+    across = np.zeros((chunks * CHUNK, count, b.shape[2]), np.float32)
+    across[:inner] = np.moveaxis(b, 1, 0)
     _flush(rising)
     _flush(across)
     _flush(out)
@@ -186,23 +211,28 @@ def _chunk32(a: Array, b: Array, out: Array) -> None:
     chains_normal = bit >= _SMALLEST_NORMAL
     sums_normal = chains_normal and _smallest_bit(out) >= _SMALLEST_NORMAL
 
-    left = rising.astype(np.float64).reshape(-1, 2, a.shape[0], 1)
-    right = across.astype(np.float64).reshape(-1, 2, 1, b.shape[1])
-    total = np.zeros((2, *out.shape), np.float64)
+    plain = chains_normal and _exact_in_fp32(rising, across)
+    working = np.float32 if plain else np.float64
+    left = rising.astype(working).reshape(-1, 2, count, rows, 1)
+    right = across.astype(working).reshape(-1, 2, count, 1, b.shape[2])
+    total = np.zeros((2, *out.shape), working)
     exact, rounded = np.empty_like(total), np.zeros(total.shape, np.float32)
     for step in range(chunks * CHUNK // 2):
         if step % (CHUNK // 2) == 0:
             total[...] = 0.0
         np.multiply(left[step], right[step], out=exact)
-        np.add(exact, total, out=exact)
-        rounded[...] = exact
-        if not chains_normal:
-            rounded[np.abs(exact) < _TINY_BELOW] *= np.float32(0.0)
-        if step % (CHUNK // 2) < CHUNK // 2 - 1:
+        if plain:
+            np.add(exact, total, out=total)
+        else:
+            np.add(exact, total, out=exact)
+            rounded[...] = exact
+            if not chains_normal:
+                rounded[np.abs(exact) < _TINY_BELOW] *= np.float32(0.0)
             total[...] = rounded
+        if step % (CHUNK // 2) < CHUNK // 2 - 1:
             continue
         # Sums of two FP32 numbers are exact where they are subnormal, so these are flushed after the fact.
-        both = rounded[0] + rounded[1]
+        both = total[0].astype(np.float32) + total[1].astype(np.float32)
         if not chains_normal:
             _flush(both)
         out += both

@@ -74,6 +74,7 @@ def _ordered(x: Array, axis: int, function: np.ufunc, identity: float, lanes: in
 
 def _lanes(x: Array, function: np.ufunc, identity: float, lanes: int) -> Array:
     """[..., n] -> [..., 1]: `lanes` partials in ascending order, then halves."""
+    lanes = min(lanes, 1 << (x.shape[-1] - 1).bit_length())  # further ones would hold the identity only, which changes no result
     partials = np.full((*x.shape[:-1], lanes), identity, np.float32)
     for start in range(0, x.shape[-1], lanes):
         part = x[..., start : start + lanes]

@@ -96,16 +96,23 @@ class CompiledProgram:
           PL601, PL602 for arguments that do not fit, PL610 if `config` or the worker is of another platform.
         """
         worker = ChipWorker.current()
+        if worker is not None:
+            return worker.run(self, *args, config=config, **kwargs)
+        with ChipWorker(platform=self.platform) as own:
+            return own.run(self, *args, config=config, **kwargs)
+
+    def refuse_other_platform(self, config: RunConfig | None) -> None:
+        """Refuse a configuration of another platform than it was compiled for.
+
+        Errors:
+          PL610.
+        """
         if config is not None and config.platform != self.platform:
             raise CallError(
                 "PL610",
                 f"`{self.name}` is compiled for {self.platform}, config= says {config.platform}",
                 fix=f"compile it with config=RunConfig(platform={config.platform!r})",
             )
-        if worker is not None:
-            return worker.run(self, *args, config=config, **kwargs)
-        with ChipWorker(platform=self.platform) as own:
-            return own.run(self, *args, config=config, **kwargs)
 
     def load(self) -> None:
         """Make it ready to run: with the compiled executor in force, its machine code."""

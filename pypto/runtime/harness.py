@@ -21,6 +21,7 @@ from pypto.testing.closeness import Closely, Closeness, measure
 from pypto.testing.compare import Comparison
 from pypto.testing.harness import copied, refuse_bad_specs, untouched
 from pypto.testing.specs import Array, ScalarSpec, TensorSpec, as_library
+from pypto.tile import Program
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,15 @@ def run(
       specs: one per parameter, of its name.
       golden: takes every input as an array, in order, and returns the outputs, in order or by name; or the dotted name of a JAX function.
       golden_fn: the other convention: takes one dict of all values by name, and fills in the outputs.
-      config: how to compile, run and compare; None takes the defaults.
+      config: how to compile, run and compare; None takes the defaults, and the platform of a lowered or compiled program.
       compare: for an output by name, or for all: a rule of `pypto.testing`, or any function of (actual, expected). One that has the
         keywords is also given actual_outputs, expected_outputs, inputs, rtol and atol. It returns a bool, (bool, text), or a comparison.
       seed: every input's values depend on it and on the input's name.
     Returns:
       A `RunResult`. With tensors, which are written in place: the compiled program.
     Errors:
-      PL702 for specs, a golden or saved data that cannot be used; whatever compiling and running raise. A mismatch is no error.
+      PL702 for specs, a golden or saved data that cannot be used; PL610 for a compiled program of another platform than `config` says;
+      whatever compiling and running raise. A mismatch is no error.
 
     >>> import pypto.language as pl
     >>> @pl.jit
@@ -96,20 +98,25 @@ def run(
     >>> run(twice, specs, lambda x: 2 * x).passed
     True
     """
+    home = program.platform if isinstance(program, CompiledProgram | Program) else ""
     given = [*args]
     specs = given.pop(0) if given and are_specs(given[0]) else kwargs.pop("specs", None)
     if specs is None:
         _refuse_extra(kwargs)
-        return _run_once(program, args, chosen(config))
-    if given:
-        golden = given.pop(0)
-    if given:
-        config = given.pop(0)
+        _refuse_what_needs_specs(golden=golden, golden_fn=golden_fn, compare=compare, seed=seed or None, test_name=test_name)
+        return _run_once(program, args, chosen(config or RunConfig(platform=home)))
+    for name, keyword in (("golden", golden), ("config", config)):
+        if given and keyword is not None:
+            raise CallError("PL601", f"run() got {name} twice, in its place and by name", fix="keep one")
+        if name == "golden":
+            golden = given.pop(0) if given else golden
+        else:
+            config = given.pop(0) if given else config
     if given:
         raise CallError(
             "PL601", f"run() takes program, specs, golden and config in order, got {len(args) + 1} arguments", fix="name the rest"
         )
-    options, compare = _original_spelling(config, compare, kwargs)
+    options, compare = _original_spelling(config, compare, kwargs, home)
     _refuse_extra(kwargs)
     return _Run(program, list(specs), golden, golden_fn, options, compare, seed, test_name).result()
 
@@ -123,8 +130,8 @@ def run_jit(fn: Any, specs: Sequence[Spec], golden_fn: Callable[..., Any] | None
     return run(fn, specs=specs, golden_fn=golden_fn, **options)
 
 
-def _original_spelling(config: RunConfig | None, compare: Any, kwargs: dict[str, Any]) -> tuple[RunConfig, Any]:
-    """The keywords of the original's kernel library, as a RunConfig."""
+def _original_spelling(config: RunConfig | None, compare: Any, kwargs: dict[str, Any], home: str) -> tuple[RunConfig, Any]:
+    """The keywords of the original's kernel library, as a RunConfig; where none says a platform, it is `home`."""
     fields: dict[str, Any] = {**(kwargs.pop("compile_cfg", None) or {}), **(kwargs.pop("runtime_cfg", None) or {})}
     for name, meaning in (("rtol", "rtol"), ("atol", "atol"), ("golden_data", "golden_data_dir"), ("compile_only", "codegen_only")):
         value = kwargs.pop(name, None)
@@ -138,7 +145,8 @@ def _original_spelling(config: RunConfig | None, compare: Any, kwargs: dict[str,
     if fields and config is not None:
         raise CallError("PL601", f"{', '.join(fields)} is given beside config=", fix="put it into the RunConfig")
     try:
-        options = RunConfig(**fields) if fields else chosen(config)
+        fields.setdefault("platform", home)
+        options = RunConfig(**fields) if config is None else chosen(config)
     except TypeError as error:
         if isinstance(error, CallError):
             raise
@@ -149,6 +157,14 @@ def _original_spelling(config: RunConfig | None, compare: Any, kwargs: dict[str,
 def _refuse_extra(kwargs: dict[str, Any]) -> None:
     if kwargs:
         raise CallError("PL601", f"run() has no option `{next(iter(kwargs))}`", fix="options go in config=RunConfig(...)")
+
+
+def _refuse_what_needs_specs(**options: Any) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise CallError(
+                "PL601", f"run() got `{name}` with tensors: nothing is made or compared then", fix="give specs: run(program, specs, golden)"
+            )
 
 
 def are_specs(x: Any) -> bool:
@@ -167,6 +183,7 @@ def _run_once(program: Any, tensors: tuple[Any, ...], options: RunConfig) -> Com
 def _compiled(program: Any, samples: Sequence[Any] | Mapping[str, Any], options: RunConfig) -> CompiledProgram:
     """The program for a run: as it is, or compiled for these samples."""
     if isinstance(program, CompiledProgram):
+        program.refuse_other_platform(options)
         return program
     if hasattr(program, "compile"):
         args, kwargs = ((), samples) if isinstance(samples, Mapping) else (samples, {})
@@ -215,7 +232,7 @@ class _Run:
                 self._save_data(where, data)
             arguments = {s.name: self._argument(s, data) for s in self.specs}
             before = {name: copied(value) for name, value in arguments.items()}
-            with ChipWorker(config=replace(self.options, platform=compiled.platform)) as worker:
+            with ChipWorker(config=self.options) as worker:
                 _, timing = self._timed("run", lambda: worker.timed(compiled, (), arguments))
             self.seconds |= {"executor": timing.executor, "device": timing.device}
             found = self._timed("compare", lambda: self._compared(arguments, before, data))

@@ -1,7 +1,9 @@
 """Watching a run: what each scope keeps in its ring, against limits; and every launch's arguments, written to files.
 
 On a device a scope's tasks and buffers stay in ring min(depth, 3) until the scope closes: that is what the limits are about, so that is
-what is counted here, though this CPU runs each task at once. A scope is the body of the entry, of each turn of a loop, and of each branch.
+what is counted here, though this CPU runs each task at once. A scope is the body of the entry, of each turn of a loop, and of each branch,
+and what stands under `pl.scope()` or `pl.manual_scope()`. A program with a `pl.scope()` places its scopes by hand (`auto_scope=False`): its
+loops and branches are none.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ class Watch:
 class _Scope:
     depth: int
     where: Any
+    name: str
     tasks: int = 0
     bytes: int = 0
 
@@ -65,22 +68,27 @@ class ObservedMachine(Machine):
         self._launches = 0
         self._tagged: list[Any] = []
         self._inside = False
+        self._by_hand = False
         self._lines: list[str] = []
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
         """Run a body; outside kernels it is a scope."""
-        if self._inside:
+        if not self._open:
+            self._by_hand = any(e.op.name == "scope" and e.params["kind"] == "auto" for e in jaxpr.walk())
+        elif self._inside or self._by_hand:
             return super().run(jaxpr, args)
-        self._open.append(_Scope(len(self._open), jaxpr.eqns[0].source if jaxpr.eqns else None))
+        depth = len(self._open)
+        self._open.append(_Scope(depth, jaxpr.eqns[0].source if jaxpr.eqns else None, jaxpr.name))
         try:
             return super().run(jaxpr, args)
         finally:
-            self._close(self._open.pop(), jaxpr.name)
+            while len(self._open) > depth:  # what an error left open inside, too
+                self._close(self._open.pop())
 
-    def _close(self, scope: _Scope, name: str) -> None:
+    def _close(self, scope: _Scope) -> None:
         held = self._held[scope.ring]
         place = resolve(scope.where)
-        row = {"scope": name or "body", "depth": scope.depth, "ring": scope.ring, "tasks": scope.tasks, "bytes": scope.bytes}
+        row = {"scope": scope.name or "body", "depth": scope.depth, "ring": scope.ring, "tasks": scope.tasks, "bytes": scope.bytes}
         self._lines.append(json.dumps({**row, "ring_tasks": held[0], "ring_bytes": held[1], "at": str(place) if place else ""}))
         held[0] -= scope.tasks
         held[1] -= scope.bytes
@@ -119,6 +127,11 @@ class ObservedMachine(Machine):
         if self._inside:
             super().execute(eqn)
             return
+        if eqn.op.name == "scope" and eqn.params["kind"] in ("auto", "manual"):
+            if eqn.params["edge"] == "open":
+                self._open.append(_Scope(len(self._open), eqn.source, eqn.params["name"] or eqn.params["kind"]))
+            else:
+                self._close(self._open.pop())
         if eqn.op.name in ("call", "copy"):
             self._keep(eqn, 1, 0)
         launch = eqn.op.name == "call"

@@ -93,12 +93,19 @@ def read(directory: Path, specs: Sequence[TensorSpec | ScalarSpec]) -> GoldenDat
             if spec.name not in scalars:
                 raise _refused(directory, f"there is no scalar {spec.name}")
             inputs[spec.name] = scalars[spec.name]
+            if not _is_same(inputs[spec.name], spec.make()):
+                raise _refused(directory, f"the scalar {spec.name} is {inputs[spec.name]!r} there, the spec says {spec.make()!r}")
             continue
         if not spec.output:
             inputs[spec.name] = _array(directory, "in", spec, rows)
         if spec.written:
             expected[spec.name] = _array(directory, "out", spec, rows)
     return GoldenData(inputs, expected, rtol, atol)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Equal numbers, of which NaN is one and the zeros are two."""
+    return (a, str(a)) == (b, str(b)) or (a != a and b != b)
 
 
 def _array(directory: Path, part: str, spec: TensorSpec, rows: Mapping[str, Any]) -> Array:

@@ -122,6 +122,7 @@ class ChipWorker:
         """As `run`; the outputs, and where the time went."""
         with self.exclusive():
             self._check(compiled)
+            compiled.refuse_other_platform(config)
             for value in (*args, *kwargs.values()):
                 if isinstance(value, DeviceTensor) and value.worker is not self:
                     raise CallError(

@@ -13,21 +13,18 @@ takes the inputs in order and returns the outputs. `--specs` and `--golden` name
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import inspect
-import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from pypto.errors import CallError, NumericsError
-from pypto.language.kernel import Kernel
 from pypto.language.programs import KernelProgram
 from pypto.platform import PLATFORMS
 from pypto.runtime import RunConfig, RunResult, benchmark, run
 from pypto.runtime.harness import are_specs
 from pypto.testing import ScalarSpec, TensorSpec
+from pypto.tools.loading import loaded
 
 _SPECS = ("build_tensor_specs", "build_specs", "SPECS")
 _OF_DICT = ("values", "tensors")
@@ -53,55 +50,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(args: argparse.Namespace) -> int:
     """Run one file; 0 if every mode passes."""
-    file, _, name = args.target.partition(":")
-    if not file.endswith(".py") and not name:
-        raise CallError("PL601", f"{args.target!r} names no kernel file", fix="python -m pypto run FILE.py:KERNEL")
-    module = _module(Path(file))
-    kernel = _kernel(module, file, name)
-    golden = _golden(module, kernel, args.golden)
-    passed = True
-    for mode, specs in _specs(module, args.specs, args.mode):
-        result = _checked(kernel, specs, golden, args, f"{_title(kernel)}{f' {mode}' if mode else ''}")
-        print(result)
-        for report in result.reports.values() if result.passed else ():
-            print(f"  {report}")
-        passed &= result.passed
-        if args.benchmark and result.compiled is not None and not args.compile_only:
-            values = {s.name: s.make(args.seed) for s in specs}
-            print(benchmark(result.compiled, [values[p] for p in result.compiled.param_names], rounds=args.benchmark))
+    with loaded(args.target) as (module, kernel):
+        golden = _golden(module, kernel, args.golden)
+        passed = True
+        for mode, specs in _specs(module, args.specs, args.mode):
+            result = _checked(kernel, specs, golden, args, f"{_title(kernel)}{f' {mode}' if mode else ''}")
+            print(result)
+            for report in result.reports.values() if result.passed else ():
+                print(f"  {report}")
+            passed &= result.passed
+            if args.benchmark and result.compiled is not None and not args.compile_only:
+                values = {s.name: s.make(args.seed) for s in specs}
+                print(benchmark(result.compiled, [values[p] for p in result.compiled.param_names], rounds=args.benchmark))
     return 0 if passed else 1
-
-
-def _module(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise CallError("PL601", f"there is no file {path}", fix="python -m pypto run FILE.py:KERNEL")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise CallError("PL601", f"{path} is no Python file", fix="python -m pypto run FILE.py:KERNEL")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent))  # what a script of its own finds, too: its neighbours
-    spec.loader.exec_module(module)
-    return module
-
-
-def _kernel(module: ModuleType, file: str, name: str) -> Any:
-    entries = {n: v for n, v in vars(module).items() if _is_entry(v, module.__name__)}
-    if not name:
-        if len(entries) != 1:
-            raise CallError("PL601", f"{file} has the entries {sorted(entries)}", fix=f"python -m pypto run {file}:NAME")
-        return next(iter(entries.values()))
-    found = getattr(module, name, None)
-    if not hasattr(found, "compile"):
-        raise CallError("PL601", f"{file} has no kernel {name!r}", fix=f"one of {sorted(entries)}")
-    return found
-
-
-def _is_entry(value: Any, module: str) -> bool:
-    """Whether it is something to run that this file defines: a kernel entry, or a program class."""
-    if isinstance(value, KernelProgram):
-        return value.entry.fn.__module__ == module
-    return isinstance(value, Kernel) and value.kind == "jit" and value.fn.__module__ == module
 
 
 def _title(kernel: Any) -> str:
@@ -127,6 +88,10 @@ def _specs(module: ModuleType, name: str | None, mode: str | None) -> Iterator[t
     if mode is not None and mode not in modes:
         raise CallError("PL601", f"the file has no mode {mode!r}", fix=f"one of {sorted(modes)}" if modes else "MODES = {'decode': (1, 8)}")
     if not callable(source):
+        if modes:
+            raise CallError(
+                "PL601", "the file has MODES, and its specs are a list that they cannot change", fix="def build_tensor_specs(...)"
+            )
         yield "", _list(source)
         return
     for each in [mode] if mode is not None else modes:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pypto import config
 from pypto.dtypes import DTYPES, DType
 from pypto.errors import CallError
-from pypto.language.kernel import Kernel
-from pypto.language.programs import KernelProgram
 from pypto.tile.source import function_text
+from pypto.tools.loading import loaded
 
 STAGES = ("ref", "tile", "placed")
 """ref: as traced, regions in place; tile: the program, regions outlined into kernels; placed: with addresses."""
@@ -55,55 +50,6 @@ def sample(text: str) -> tuple[str, Any]:
     raise CallError("PL601", f"--arg {text}", fix="--arg x=64x128:FP32 for a tensor, --arg n=4 for a Python value")
 
 
-def load(target: str) -> Kernel | KernelProgram:
-    """The kernel that `file.py:name` names; `file.py` alone will do where the file has one entry.
-
-    Errors:
-      PL601 for a file or name that does not exist, or a name that is no kernel.
-    """
-    path, _, name = target.partition(":")
-    file = Path(path)
-    if not file.is_file():
-        raise CallError("PL601", f"there is no file {path}", fix="python -m pypto show file.py:kernel")
-    module = _module(file)
-    kernels = {n: v for n, v in vars(module).items() if isinstance(v, Kernel | KernelProgram)}
-    if not name:
-        entries = [n for n, v in kernels.items() if isinstance(v, KernelProgram) or v.kind in ("jit", "host")]
-        if len(entries) != 1:
-            raise CallError("PL601", f"{path} has the entries {', '.join(entries) or 'none'}", fix=f"name one: {path}:kernel")
-        name = entries[0]
-    value: Any = module
-    for part in name.split("."):
-        value = getattr(value, part, None)
-    if not isinstance(value, Kernel | KernelProgram):
-        raise CallError("PL601", f"{path} has no kernel `{name}`", fix=f"it has {', '.join(kernels) or 'none'}")
-    return value
-
-
-def _module(file: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with _importing(file, module):
-        spec.loader.exec_module(module)
-    return module
-
-
-@contextmanager
-def _importing(file: Path, module: Any) -> Iterator[None]:
-    """The file's folder is where it imports from, as if it was run."""
-    sys.path.insert(0, str(file.resolve().parent))
-    before = sys.modules.get(file.stem)
-    sys.modules[file.stem] = module
-    try:
-        yield
-    finally:
-        sys.path.remove(str(file.resolve().parent))
-        del sys.modules[file.stem]
-        if before is not None:
-            sys.modules[file.stem] = before
-
-
 def show(target: str, stage: str = "tile", samples: Sequence[str] = (), platform: str | None = None, lines: bool = False) -> str:
     """A kernel as text.
 
@@ -120,8 +66,8 @@ def show(target: str, stage: str = "tile", samples: Sequence[str] = (), platform
         raise CallError("PL606", f"there is no stage {stage!r}", fix=f"one of {', '.join(STAGES)}")
     if stage == "placed":
         raise CallError("PL606", "stage placed: this version plans no addresses", fix="--stage tile is the last one there is")
-    kernel, given = load(target), dict(map(sample, samples))
-    with config.override(**({} if platform is None else {"platform": platform})):
+    given = dict(map(sample, samples))
+    with loaded(target) as (_, kernel), config.override(**({} if platform is None else {"platform": platform})):
         if stage == "ref":
             return function_text(kernel.trace(**given), lines=lines)
         return kernel.lower(**given).as_text(lines=lines)

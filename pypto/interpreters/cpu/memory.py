@@ -14,7 +14,7 @@ from pypto.core.avals import RefAval
 from pypto.core.ir import Eqn
 from pypto.interpreters.cpu import threads
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind
-from pypto.interpreters.cpu.needs import meet, offset, regrouped, reshaped_valid
+from pypto.interpreters.cpu.needs import far, meet, offset, regrouped, reshaped_valid
 from pypto.interpreters.cpu.nest import Nest, Place
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
@@ -249,7 +249,7 @@ def put(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         raise Unsupported("an update of a tile in place")
     target, value, extents, pointer, mask, strides = placed(w, eqn, ins)
     w.before_store(target.roots, _same_window(w, eqn, value, target, ins[2:], strides))
-    _write(w, value, value.shape, extents, pointer, strides, mask, certain=target.certain)
+    _write(w, value, value.shape, extents, pointer, strides, mask, certain=target.certain, far=far(target.roots))
     return []
 
 
@@ -276,13 +276,14 @@ def _write(
     mask: str | None,
     *,
     certain: bool = True,
+    far: bool = False,
 ) -> None:
     if mask is not None and not certain:
         ones = filled(dtypes.INT8, (1,) * len(full), Scalar(dtypes.INT8, "1", 1))
         with w.fn.when(w.fn.let(f"icmp ne ptr {mask}, null")):
             _write(w, ones, full, extents, mask, strides, None)
         mask = None
-    places = [Place(pointer, strides, value.dtype.itemsize)]
+    places = [Place(pointer, strides, value.dtype.itemsize, far)]
     if mask is not None:
         places.append(Place(mask, strides, 1))
     nest = Nest(w, full, extents, [value], places)

@@ -16,6 +16,7 @@ from pypto.interpreters.cpu.lanes import memory_kind, register_kind
 from pypto.interpreters.cpu.native import NUMBERS
 from pypto.interpreters.cpu.operands import arguments_of, key_of, received
 from pypto.interpreters.cpu.pieces import LONG, cut
+from pypto.interpreters.cpu.prefixes import wanted
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Function, Int
 from pypto.interpreters.cpu.values import Ref, Root, Scalar, Value, contiguous
@@ -80,7 +81,7 @@ class Module:
         self.functions: dict[str, str] = {}
         self.declares = {f"@llvm.s{m}.i64": f"declare i64 @llvm.s{m}.i64(i64, i64)" for m in ("min", "max")}
         self.parameters: list[Parameter] = []
-        self.costs = Costs(kernels)
+        self.costs, self.wanted = Costs(kernels), wanted((orchestration, *kernels.values()))
         self._written: dict[Any, str] = {}
         self.pieces: dict[str, str] = {}
 

@@ -49,11 +49,16 @@ class Tilewise:
         writer holds the function under construction; operands and results are the values of `pypto.interpreters.cpu.values`.
       uses: what the rule takes from the op's own room, which is above this package: a table, or a function.
       weight: as for `Lanewise`.
+      reads: where a rule of `prefixes` is: how much of the operands is read, when only the beginnings of the results are; everything
+        if there is none.
+      orders: it orders elements, and has less to do where only some of its result is read.
     """
 
     emit: str
     uses: Any = None
     weight: float = 1.0
+    reads: str = ""
+    orders: bool = False
 
     def function(self) -> Callable[..., Any]:
         """The function itself."""

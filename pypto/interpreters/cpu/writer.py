@@ -17,7 +17,7 @@ from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var, free_vars
 from pypto.dtypes import DType
 from pypto.interpreters.cpu import allocating, blocks, memory, tasks
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
-from pypto.interpreters.cpu.needs import Arena, meet, safe, used, uses, weight
+from pypto.interpreters.cpu.needs import Arena, far, meet, safe, used, uses, weight
 from pypto.interpreters.cpu.nest import Nest, Place
 from pypto.interpreters.cpu.rules import Lanewise, Tilewise, Unsupported
 from pypto.interpreters.cpu.text import Function, Int, constant
@@ -245,7 +245,7 @@ class Writer:
             place = goal
         if isinstance(t.source, Lazy):
             t.source.shared = False
-        nest = Nest(self, t.shape, t.shape, [t], [Place(place.pointer, place.strides, t.dtype.itemsize)])
+        nest = Nest(self, t.shape, t.shape, [t], [Place(place.pointer, place.strides, t.dtype.itemsize, far(place.roots))])
         with nest.outer() as inner:
             inner.each(lambda step: step.put(0, t))
         if goal is not None and place is not goal:
@@ -256,7 +256,7 @@ class Writer:
     def move(self, t: Tile, place: Memory | None = None) -> Memory:
         """Copy a tile's elements, bits as they are."""
         place = place or self.reserve(t.dtype, t.shape)
-        nest = Nest(self, t.shape, t.shape, [t], [Place(place.pointer, place.strides, t.dtype.itemsize)])
+        nest = Nest(self, t.shape, t.shape, [t], [Place(place.pointer, place.strides, t.dtype.itemsize, far(place.roots))])
         with nest.outer() as inner:
             inner.each(lambda step: step.put(0, t))
         return place
