@@ -354,8 +354,9 @@ def test_an_unknown_platform_is_refused_at_its_line():
 
 
 def test_a_config_of_an_unknown_platform_cannot_be_made():
-    with pytest.raises(CallError):
+    with pytest.raises(CallError) as caught:
         Config(platform="a4")
+    assert caught.value.code == "PL606"
 
 
 def test_threads_have_configurations_of_their_own():
