@@ -217,6 +217,13 @@ def test_the_demo_prints_a_row_per_kernel_and_succeeds(demo, monkeypatch, capsys
     assert any(row[0] == "rmsnorm" for row in rows)
 
 
+def test_the_demo_runs_array_programs_too(demo, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "EXAMPLES", ("nn/heads",))
+    monkeypatch.syspath_prepend(str(FOLDER / "nn"))  # main adds it for good
+    assert demo.main() == 0
+    assert "BF16 [64,2,3,32] [64,2,32] [64,2,32] -> [64,2,3,32]" in capsys.readouterr().out
+
+
 def test_the_demo_fails_when_a_kernel_disagrees(demo, monkeypatch, capsys):
     monkeypatch.setattr(demo, "EXAMPLES", ("hello", "softmax"))
     hello = importlib.import_module("hello")

@@ -260,8 +260,11 @@ def specs() -> list[TensorSpec]:
     ]
 
 
+program = gradient
+
+
 def check_example(*, seed: int = 0, raises: bool = True) -> CheckResult:
-    return check(gradient, golden, specs(), seed=seed, tolerance=TOLERANCE, raises=raises, returns=True)
+    return check(program, golden, specs(), seed=seed, tolerance=TOLERANCE, raises=raises, returns=True)
 
 
 def main() -> None:
