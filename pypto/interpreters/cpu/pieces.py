@@ -7,8 +7,8 @@ Names are given anew, site numbers and offsets become arguments: so the thousand
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,9 +21,10 @@ LONG = 2500
 """Lines of a function that is cut."""
 
 _SHORT = 16  # lines that are not worth a call
+_TOGETHER = 128  # lines of neighbours that are, taken together
 _WHOLE = 1200  # lines of a piece that is cut itself, where it is a loop or a branch
 
-_MOST_CONSTANTS = 4  # numbers that become arguments of a piece; where there are more, they are those of a function's polynomial
+_MOST_CONSTANTS = 4  # numbers of a type that become arguments of a piece; where there are more, they are those of a polynomial
 
 _NAME = re.compile(r"%[A-Za-z_][\w.]*")
 _TOKEN = re.compile(r"%[A-Za-z_][\w.]*|^(\w+)(?=:$)", re.MULTILINE)
@@ -91,6 +92,18 @@ class _Piece:
         return [n for n in self.used if n not in self.slots]
 
 
+def _worthwhile(marks: list[int]) -> Iterator[tuple[int, int]]:
+    """What lies between two marks, if it is long enough for a call; of short stretches, many that follow each other."""
+    begin = marks[0]
+    for a, b in pairwise(marks):
+        if b - a >= _SHORT:
+            yield a, b
+            begin = b
+        elif b - begin >= _TOGETHER:
+            yield begin, b
+            begin = b
+
+
 class _Cut:
     def __init__(self, fn: Function) -> None:
         self.fn = fn
@@ -108,7 +121,7 @@ class _Cut:
         spans: dict[int, list[int]] = defaultdict(list)
         for position, block in self.fn.marks:
             spans[block].append(position)
-        pairs = [(a, b) for marks in spans.values() for a, b in pairwise(marks) if b - a >= _SHORT]
+        pairs = [pair for marks in spans.values() for pair in _worthwhile(marks)]
         found: list[_Piece] = []
         pairs.sort(key=lambda p: (p[0], -p[1]))
         for i, (a, b) in enumerate(pairs):
@@ -236,9 +249,11 @@ def _call(module: Module, work: _Cut, p: _Piece, n: int) -> tuple[list[str], lis
 
 
 def _numbers(text: str, constant: Callable[[str, str], str]) -> tuple[list[str], str]:
-    """Vectors of one number as arguments, if there are few: lines that make them, and the text that uses them."""
-    found = dict.fromkeys((m[1], m[2], w[1]) for m in _SPLAT.finditer(text) if (w := _last_wide(text, m.start())))
-    if not 0 < len(found) <= _MOST_CONSTANTS:
+    """Vectors of one number as arguments, if there are few of that type: lines that make them, and the text that uses them."""
+    every = dict.fromkeys((m[1], m[2], w[1]) for m in _SPLAT.finditer(text) if (w := _last_wide(text, m.start())))
+    of_kind = Counter(kind for kind, _, _ in every)
+    found = [number for number in every if of_kind[number[0]] <= _MOST_CONSTANTS]
+    if not found:
         return [], text
     head, names = [], {}
     for i, (kind, value, width) in enumerate(found):
@@ -250,7 +265,7 @@ def _numbers(text: str, constant: Callable[[str, str], str]) -> tuple[list[str],
 
     def named(m: re.Match[str]) -> str:
         wide = _last_wide(text, m.start())
-        return names[m[1], m[2], wide[1]] if wide else m[0]
+        return names.get((m[1], m[2], wide[1]), m[0]) if wide else m[0]
 
     return head, _SPLAT.sub(named, text)
 
