@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LONG = 2500
 """Lines of a function that is cut."""
 
+MANY = 2500
+"""Lines of all kernels together, from which on further ones are shared."""
+
 _SHORT = 16  # lines that are not worth a call
 _TOGETHER = 128  # lines of neighbours that are, taken together
 _WHOLE = 1200  # lines of a piece that is cut itself, where it is a loop or a branch
@@ -188,7 +191,7 @@ def _kind_in(text: str, name: str) -> str | None:
     return kind_of(text[start:] if end < 0 else text[start:end])
 
 
-def cut(module: Module, fn: Function) -> str:
+def cut(module: Module, fn: Function, *, exported: bool = False) -> str:
     """The function, and before it the pieces that no other function has had written."""
     work = _Cut(fn)
     pieces = work.connect(work.connect(work.pieces()))  # twice: what is given up uses and makes registers, too
@@ -208,7 +211,22 @@ def cut(module: Module, fn: Function) -> str:
     if room:
         slots.append(f"  %piece_outputs = alloca [{64 * room} x i8], align 64")
     fn.lines, fn.slots, fn.cold = lines, slots, cold
-    return fn.text()
+    return fn.text(exported=exported)
+
+
+def shared(module: Module, fn: Function) -> tuple[str, list[str]]:
+    """The name of a function that does what this one does, and what else it is to be called with: equal ones are written once."""
+    given: list[tuple[str, str]] = []
+
+    def constant(kind: str, value: str) -> str:
+        given.append((kind, value))
+        return f"%constant{len(given) - 1}"
+
+    head, text = _numbers("\n".join([*fn.slots, *fn.lines]), constant)
+    text = _OFFSET.sub(lambda m: m[1] + constant("i64", m[2]), text)
+    cold = _RETURN.sub(lambda m: f"  ret i64 {constant('i64', m[1])}", "\n".join(fn.cold))
+    signature = [f"{kind} %{name}" for kind, name in fn.parameters] + [f"{kind} %constant{i}" for i, (kind, _) in enumerate(given)]
+    return _shared(module, signature, [*head, text, *([cold] if cold else [])]), [f"{kind} {value}" for kind, value in given]
 
 
 def _call(module: Module, work: _Cut, p: _Piece, n: int) -> tuple[list[str], list[str]]:
