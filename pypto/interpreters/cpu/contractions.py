@@ -252,7 +252,7 @@ def emit(w: Writer, eqn: Eqn, ins: Sequence[Value], plan: Plan) -> list[Value]:
 
     def load(t: Int) -> dict[Var, Value]:
         w.env[index] = Scalar(index.aval.dtype, str(fn.add(fn.mul(t, step), start)))
-        loaded = dict(zip(plan.loads.outs, w.block(plan.loads), strict=True))
+        loaded = {v: x for v, x in zip(plan.loads.outs, w.block(plan.loads), strict=True) if isinstance(v, Var)}
         w.forget(plan.loads)
         return loaded
 

@@ -82,13 +82,15 @@ def _fits(a: Access, side: Side, along: bool, outside: int) -> bool:
     if any(s.shape[max(0, s.ndim - outside) :] != (1,) * min(outside, s.ndim) for s in a.starts):  # type: ignore[union-attr]
         return False  # it moves with a loop around the launch: each time it is another part
     k = units.index(deep) - 2
-    return not along or all(_steps(s, a.sizes[i] if i == k + len(shape) else 0, len(a.extents)) for i, s in enumerate(a.starts))
+    return not along or all(_steps(s, a.sizes[i] if i == k + len(shape) else 0, a.extents) for i, s in enumerate(a.starts))
 
 
-def _steps(start: Any, step: int | None, rank: int) -> bool:
+def _steps(start: Any, step: int | None, extents: tuple[int, ...]) -> bool:
     """Whether a start grows by so much from turn to turn of the innermost loop."""
-    if start.ndim < rank or start.shape[0] == 1:
-        return step == 0 or rank == 0
+    if extents[-1] == 1:
+        return True
+    if start.ndim < len(extents) or start.shape[0] == 1:
+        return step == 0
     return bool(np.all(np.diff(start, axis=0) == step))
 
 
