@@ -16,7 +16,7 @@ WANTED = {
     "other threads": "went on",
     "fork": "child 0, parent right, workers 2",
     "fork while running": "children [0, 0, 0, 0, 0], parent right",
-    "no memory for a buffer": "MemoryError, right afterwards",
+    "no memory for a buffer": "PL407 with its size, right afterwards",
     "no more threads": "right with 0 workers",
     "caller raises": "right",
     "exit while a daemon runs": "ended",

@@ -12,12 +12,14 @@ import numpy as np
 
 from pypto.core.avals import RefAval
 from pypto.core.ir import Jaxpr
-from pypto.errors import InternalError
+from pypto.errors import InternalError, OutOfMemoryError
+from pypto.interpreters.buffers import no_memory
 from pypto.interpreters.cpu.module import Module, Site, written
 from pypto.interpreters.cpu.native import NUMBERS
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.reference import Machine
 
+_FREE = "free memory, or use smaller buffers"
 OUT_OF_MEMORY = -2
 """The status of a run that had no on-chip memory."""
 
@@ -80,7 +82,7 @@ class Compiled:
         record, numbers = (ctypes.c_uint64 * max(1, len(slots)))(*slots), (ctypes.c_int64 * NUMBERS)()
         status = self._native.run(self.main, record, numbers, self.room, threads, self.cost)
         if status == OUT_OF_MEMORY:
-            raise MemoryError(f"{self.room} bytes of on-chip memory")
+            raise OutOfMemoryError("PL407", f"no memory for the {self.room} bytes of a thread's tiles", fix=_FREE)
         if status:
             self._raise(self.sites[status - 1], list(numbers), again)
 
@@ -100,7 +102,7 @@ class Compiled:
 
     def _raise(self, site: Site, numbers: Sequence[int], again: Callable[[], Any]) -> None:
         if site.kind == "memory":
-            raise MemoryError(f"{numbers[0]} bytes for `{site.eqn.outs[0].name}`")
+            raise no_memory(site.eqn, list(numbers[: site.count]))
         if site.kind == "window" and site.known["name"] is not None:
             rank = site.count // 3
             shape, starts, sizes = (numbers[i * rank : (i + 1) * rank] for i in range(3))

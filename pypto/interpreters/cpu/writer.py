@@ -15,7 +15,7 @@ import numpy as np
 from pypto.core.avals import RefAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var, free_vars
 from pypto.dtypes import DType
-from pypto.interpreters.cpu import blocks, memory, sharing, tasks
+from pypto.interpreters.cpu import allocating, blocks, memory, sharing, tasks
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
 from pypto.interpreters.cpu.needs import Arena, far, meet, safe, used, uses, weight
 from pypto.interpreters.cpu.nest import Nest, Place
@@ -36,7 +36,7 @@ _HANDLERS = {
     "task_is_valid": tasks.task_is_valid,
     "syncall": tasks.syncall,
     "unset": blocks.unset,
-    "alloc": memory.alloc,
+    "alloc": allocating.alloc,
     "view": memory.view,
     "reshape_view": memory.reshape_view,
     "transpose_view": memory.transpose_view,
