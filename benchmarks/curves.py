@@ -13,8 +13,7 @@ import numpy as np
 
 import pypto
 from benchmarks import kernels
-from benchmarks.startup import seconds
-from benchmarks.trace import kernel
+from benchmarks.trace import kernel, median
 from benchmarks.workloads import COMPILED, WORKLOADS, measure
 from pypto.interpreters.cpu.launch import compile_program
 
@@ -59,7 +58,7 @@ def tasks() -> list[dict[str, Any]]:
         k, x = kernels.tasks(count), np.ones((count, 16), np.float32)
         out = np.zeros_like(x)
         k(x, out)
-        took = seconds(lambda k=k, x=x, out=out: k(x, out), 9)
+        took = median(lambda k=k, x=x, out=out: k(x, out), 9)
         assert np.array_equal(out, x + 1)
         rows.append({"tasks": count, "us": took * 1e6, "us per task": took * 1e6 / count})
         print(f"{count:6} tasks: {took * 1e6:.1f} us, {took * 1e6 / count:.3f} us each", flush=True)
