@@ -41,7 +41,7 @@ class Compiled:
 
     Attributes:
       text: its LLVM module.
-      room: bytes of on-chip memory a thread needs.
+      room: bytes of memory the thread that calls needs: on-chip memory, and what all threads share.
       main: the address of its code.
       cost: nanoseconds a run is thought to take.
     """
@@ -53,7 +53,8 @@ class Compiled:
         from pypto.interpreters.cpu.machine import Code
         from pypto.interpreters.cpu.native import native
 
-        self.text, self.room, self.cost = text, module.room, module.costs.whole(module.orchestration)
+        self.text, self.cost = text, module.costs.whole(module.orchestration)
+        self.room = module.room + module.shares.room
         self.sites, self.parameters = tuple(module.sites), tuple(module.parameters)
         self._native = native()
         self._code = Code(text, target, runtime=self._native.code.key)

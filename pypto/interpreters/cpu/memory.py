@@ -185,6 +185,8 @@ def get(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     by, strides = offset(w, _strides(w, x), starts), tuple(_strides(w, x)[i] for i in kept)
     if isinstance(x, Ref):
         memory = w.seen_through(x, w.fn.at(x.pointer, by, x.dtype.itemsize), strides, (x.pointer, tuple(starts), strides))
+        if id(eqn) in w.packed:
+            memory.packed = (w.packed[id(eqn)], tuple(starts))
     else:
         source = x.memory
         assert source is not None
