@@ -346,6 +346,8 @@ class Writer:
         stores: list[Atom] = []
         for body in bodies:
             for e in body.walk():
+                if e.op.name == "syncall":  # other blocks write meanwhile
+                    return None
                 stores += [e.ins[i] for i in e.op.writes]
                 if e.op.name == "call":
                     stores += e.ins
