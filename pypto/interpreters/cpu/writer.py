@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pypto import numerics
+from pypto import dtypes, numerics
 from pypto.core.avals import RefAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var, free_vars
 from pypto.dtypes import DType
