@@ -92,7 +92,8 @@ def check_pair(src: DType, dst: DType) -> None:
         if dtype.kind is Kind.MASK:
             raise ShapeError("PL305", "a predicate mask does not convert", fix="use sel(mask, 1, 0)")
         if dtype.kind is Kind.TASK or dtype.name == "HF4" or (role == "to" and dtype.name == "FP8E8M0"):
-            raise ShapeError("PL305", f"no conversion {role} {dtype.name}", fix="convert through FP32 or an integer type")
+            fix = {"HF4": "use FP8E4M3FN or HF8: HF4 can only be moved", "FP8E8M0": "FP8E8M0 holds scales that are made as bits"}
+            raise ShapeError("PL305", f"no conversion {role} {dtype.name}", fix=fix.get(dtype.name, "convert numbers only"))
 
 
 def _round_magnitude(magnitude: Array, negative: Array, mode: str) -> Array:
