@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
+import os
 import platform
 import sys
 import time
@@ -26,7 +27,9 @@ PARTS = ("workloads", "startup", "curves")
 def machine() -> dict[str, Any]:
     """What the figures depend on."""
     versions = {name: importlib.metadata.version(name) for name in ("numpy", "ml_dtypes", "llvmlite", "jax")}
-    return {"pypto": VERSION, **versions, "python": platform.python_version(), "cpu": host()[0], "processors": processors()}
+    versions["triton"] = importlib.metadata.version("triton") if workloads.triton() is not None else "not installed"
+    busy = dict(zip(("1 min", "5 min", "15 min"), os.getloadavg(), strict=True)) if hasattr(os, "getloadavg") else {}
+    return {"pypto": VERSION, **versions, "python": platform.python_version(), "cpu": host()[0], "processors": processors(), "load": busy}
 
 
 def main(arguments: list[str]) -> int:
@@ -37,6 +40,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", type=Path, default=Path("build/bench.json"))
     given = parser.parse_args(arguments)
     found: dict[str, Any] = {"when": time.strftime("%Y-%m-%d %H:%M"), "machine": machine()}
+    print(", ".join(f"{name} {value}" for name, value in found["machine"].items()))
     for part in given.parts or (PARTS[:2] if given.quick else PARTS):
         print(f"== {part}", flush=True)
         if part == "workloads":

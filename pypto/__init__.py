@@ -8,6 +8,7 @@ from pypto import lax, random, tree
 from pypto.api import (
     ShapeDtypeStruct,
     checkpoint,
+    checkpoint_policies,
     custom_jvp,
     custom_vjp,
     eval_shape,
@@ -24,9 +25,11 @@ from pypto.api import (
     vjp,
     vmap,
 )
+from pypto.api import checkpoint as remat
 from pypto.config import Config, override
 from pypto.core.array import Array
 from pypto.errors import InternalError, PyptoError, PyptoWarning
+from pypto.lax.remat import checkpoint_name
 from pypto.logs import LogLevel, get_log_level, set_log_level
 from pypto.noted import Note, notes
 from pypto.version import VERSION
@@ -44,6 +47,8 @@ __all__ = [
     "PyptoWarning",
     "ShapeDtypeStruct",
     "checkpoint",
+    "checkpoint_name",
+    "checkpoint_policies",
     "custom_jvp",
     "custom_vjp",
     "eval_shape",
@@ -61,6 +66,7 @@ __all__ = [
     "notes",
     "override",
     "random",
+    "remat",
     "set_log_level",
     "tree",
     "value_and_grad",

@@ -33,8 +33,11 @@ SAMPLED = [op for op in OPERATIONS if op.samples()]
 every_sampled_op = pytest.mark.parametrize("op", SAMPLED, ids=lambda op: op.name)
 
 
-MADE_BY_TRANSFORMATIONS = {"remat_tangent", "custom_jvp_call", "custom_vjp_call", "custom_tangent", "kernel"}
-"""Their bodies are made by tracing user functions: tests/test_custom_rules.py and tests/test_kernel_transforms.py run them."""
+MADE_BY_TRANSFORMATIONS = {"remat_tangent", "custom_jvp_call", "custom_vjp_call", "custom_tangent", "kernel"} | {
+    op.name for op in OPERATIONS if "axis_name" in op.options
+}
+"""Their bodies are made by tracing user functions, or they work along an axis of `vmap`: tests/test_custom_rules.py,
+tests/test_kernel_transforms.py and tests/test_named_axes.py run them."""
 
 
 def same(a, b):

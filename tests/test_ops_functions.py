@@ -12,7 +12,8 @@ import pytest
 import pypto
 import pypto.language as pl
 from pypto import lax
-from pypto.core.op import Ulp
+from pypto.core.op import OPS, Ulp
+from pypto.core.trace import EVAL, tracing
 from pypto.errors import ShapeError
 from tests.bits import identical
 from tests.exact import same
@@ -199,8 +200,9 @@ def test_integer_pow_squares_repeatedly_and_wraps():
         with pytest.raises(ShapeError) as caught:
             lax.integer_pow(f, y=bad)
         assert caught.value.code == "PL308"
-    with pytest.raises(ShapeError):
+    with pytest.raises(ShapeError) as caught:
         lax.integer_pow(x, -1)
+    assert caught.value.code == "PL308"
 
 
 def test_clamp_takes_jaxs_order_and_propagates_nan():
@@ -308,3 +310,12 @@ def test_a_scalar_of_a_kernel_takes_the_same_functions():
 
     want = float(np.asarray(lax.logaddexp(lax.tanh(F32(0.3)), F32(0.25))))
     assert (np.asarray(scales(np.ones((8, 128), F32), 0.3)) == F32(want)).all()
+
+
+@pytest.mark.parametrize("name", sorted(name for name, op in OPS.items() if op.decomposition is not None))
+def test_the_kept_program_of_a_decomposition_has_its_bits(name):
+    op = OPS[name]
+    for operands, options in op.samples()[:6]:
+        arrays = [np.asarray(x) for x in operands]
+        with tracing(EVAL):
+            assert identical(op.meaning(*arrays, **options), op.decomposition(*map(pypto.Array, arrays), **options))

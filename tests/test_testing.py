@@ -297,6 +297,18 @@ def test_several_outputs_in_order_or_by_name():
     assert (result.outputs["low"].passed, result.outputs["high"].passed) == (False, True)
 
 
+def test_an_array_function_returns_what_a_kernel_writes():
+    specs = [TensorSpec("x", [3], FP32), TensorSpec("total", [3], FP32, inout=True), TensorSpec("y", [3], FP32, output=True)]
+    assert check(lambda x, total: (total + x, x * 2.0), lambda x, total: (total + x, x + x), specs, returns=True).equal_bits
+    assert not check(
+        lambda x, total: {"y": x * 3.0, "total": total}, lambda x, total: (total, x + x), specs, returns=True, raises=False
+    ).passed
+    for wrong in (lambda x, total: x, lambda x, total: (x, x[:2]), lambda x, total: (x, x.astype(np.float16))):
+        with pytest.raises(NumericsError) as caught:
+            check(wrong, lambda x, total: (total, x), specs, returns=True)
+        assert caught.value.code == "PL702" and "function" in caught.value.message
+
+
 def test_scalars_reach_kernel_and_golden_in_order():
     def kernel(x, scale, out):
         out[:] = x * np.float32(scale)

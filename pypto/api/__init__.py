@@ -1,6 +1,6 @@
 """Transformations of array functions, with JAX's names: look at them, compile, differentiate, batch."""
 
-from pypto.api.checkpointing import checkpoint
+from pypto.api.checkpointing import checkpoint, checkpoint_policies
 from pypto.api.compiling import Jitted, jit
 from pypto.api.custom import custom_jvp, custom_vjp
 from pypto.api.differentiating import grad, jvp, linearize, value_and_grad, vjp
@@ -12,6 +12,7 @@ __all__ = [
     "Jitted",
     "ShapeDtypeStruct",
     "checkpoint",
+    "checkpoint_policies",
     "custom_jvp",
     "custom_vjp",
     "eval_shape",

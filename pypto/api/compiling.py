@@ -20,6 +20,7 @@ from pypto.core.avals import ArrayAval, Aval, ScalarAval
 from pypto.core.ir import Jaxpr
 from pypto.core.trace import EVAL, Tracer, aval_of, current_trace, ended, tracing
 from pypto.errors import CallError
+from pypto.interpreters.batching import named_axes
 from pypto.interpreters.partial_eval import ClosedTrace, pruned, replay
 from pypto.platform import Platform, platform_of
 from pypto.stages import Lowered, Traced, results
@@ -39,7 +40,8 @@ class _Program:
 class _Key:
     """What a program depends on: the tree of arguments, the type of each leaf, and what else the function can see.
 
-    That is static values, the defaults of parameters, what it reads outside, and the platform, whose figures a kernel's body may ask for.
+    That is static values, the defaults of parameters, what it reads outside, the platform, whose figures a kernel's body may ask for,
+    and the named axes around it.
     """
 
     inputs: tree.Structure
@@ -48,6 +50,7 @@ class _Key:
     defaults: tuple[tuple[str, Hashable], ...]
     outside: Hashable
     platform: Platform
+    axes: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,8 @@ class Jitted:
         ]
         donated += [k in self.donated for k in sorted(moving) for _ in tree.flatten(moving[k])[0]]
         defaults = tuple((name, freezer.key(value)) for name, value in _defaults(self.fun))
-        key = _Key(flat.inputs, leaves, keys, defaults, outside, platform_of(config.current().platform))
+        axes = () if current_trace() is EVAL else tuple(named_axes(current_trace()).items())
+        key = _Key(flat.inputs, leaves, keys, defaults, outside, platform_of(config.current().platform), axes)
         return _Call(flat, key, avals, donated)
 
     @staticmethod
@@ -235,6 +239,8 @@ class Jitted:
             found += [self._captures.difference(k, a, b) for (k, a), (_, b) in zip(old.defaults, new.defaults, strict=True) if a != b]
         if old.platform is not new.platform:
             found.append(f"the platform is {new.platform.name}, was {old.platform.name}")
+        if old.axes != new.axes:
+            found.append(f"the named axes are {dict(new.axes)}, were {dict(old.axes)}")
         if old.outside != new.outside:
             found.append(self._read_outside(old.outside, new.outside))
         return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from pypto import tree
 from pypto.api.differentiating import as_array, is_float0
-from pypto.api.flat import Flattened, is_static, name_of, signature_of, static_positions
+from pypto.api.flat import Flattened, is_static, name_of, positions_of, signature_of, static_positions
 from pypto.core.avals import Aval
 from pypto.core.op import OPS
 from pypto.core.trace import EVAL, aval_of, current_trace
@@ -22,9 +22,11 @@ from pypto.lax.custom import Rule
 class _Custom:
     """A function with a rule. It is called like the function; keyword arguments are put into their places first."""
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (), nondiff_argnames: str | Sequence[str] = ()
+    ) -> None:
         self.fun = fun
-        self.fixed = static_positions(nondiff_argnums)
+        self.fixed = static_positions(nondiff_argnums) | positions_of(fun, nondiff_argnames)
         self._rules: tuple[Any, ...] = ()  # the user's functions that make up the rule
         self._arrays: dict[int, tuple[Any, int]] = {}
         self._asked = threading.local()

@@ -24,12 +24,11 @@ def as_array(x: Any) -> Any:
     return x if isinstance(x, Tracer | Array) else Array(x)
 
 
-class _WithAux:
-    """A function that returns a pair of which the second part is only passed on. Tracers in it are taken off as results are."""
+class WithAux:
+    """A function that returns a pair, of which the second part is only passed on."""
 
-    def __init__(self, fun: Callable[..., Any], flat: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, fun: Callable[..., Any]) -> None:
         self.fun = fun
-        self.structure: tree.Structure = tree.LEAF
         functools.update_wrapper(self, fun, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -39,21 +38,34 @@ class _WithAux:
         return pair
 
 
+def no_complex(what: str, holomorphic: bool) -> None:
+    """PL601 for `holomorphic=True`."""
+    if holomorphic:
+        raise CallError("PL601", f"{what}: holomorphic=True, and there are no complex numbers", fix="real and imaginary parts as arrays")
+
+
 def value_and_grad(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, allow_int: bool = False
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
 ) -> Callable[..., Any]:
     """A function that gives the value and the gradient of `fun`, as `jax.value_and_grad`.
 
     Args:
       fun: returns one float without axes; with `has_aux` a pair, of which the second part is passed on.
       argnums: which positional arguments to differentiate with respect to: one, or several, which then give a tuple.
+      holomorphic: must be False; there are no complex numbers.
       allow_int: integers in those arguments get the gradient None instead of an error.
     Errors:
-      PL720 for an argument without a derivative, or a result that is no float scalar; PL703 naming an op without a rule.
+      PL720 for an argument without a derivative, or a result that is no float scalar; PL703 naming an op without a rule;
+      PL601 for a position that was not given or is given twice.
 
     >>> value_and_grad(lambda x, y: x * x * y)(3.0, 2.0)
     (Array(18., dtype=FP32), Array(12., dtype=FP32))
     """
+    no_complex("value_and_grad", holomorphic)
 
     def made(*args: Any, **kwargs: Any) -> Any:
         positions = chosen(fun, argnums, args, allow_int)
@@ -78,7 +90,13 @@ def _one(fun: Any, value: Any) -> Any:
     return Array(literal(1, aval.dtype).value, aval.dtype)
 
 
-def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, allow_int: bool = False) -> Callable[..., Any]:
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
     """A function that gives the gradient of `fun`, as `jax.grad`; with `has_aux`, a pair of gradient and aux.
 
     Args and errors as `value_and_grad`.
@@ -86,7 +104,8 @@ def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
     >>> grad(lambda x: x ** 3)(2.0)
     Array(12., dtype=FP32)
     """
-    both = value_and_grad(fun, argnums, has_aux, allow_int)
+    no_complex("grad", holomorphic)
+    both = value_and_grad(fun, argnums, has_aux, allow_int=allow_int)
 
     def made(*args: Any, **kwargs: Any) -> Any:
         value, gradient = both(*args, **kwargs)
@@ -107,7 +126,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> pull(1.0)
     (Array(4., dtype=FP32), Array(3., dtype=FP32))
     """
-    wrapped = _WithAux(fun) if has_aux else fun
+    wrapped = WithAux(fun) if has_aux else fun
     flat = Flattened(wrapped, primals, {}, lambda i: False)
     outs, derivative = linear.linearize(flat, flat.leaves, name=name_of(fun))
     value, aux, count, structure = _without_aux(outs, flat.structure, has_aux)
@@ -173,7 +192,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     """
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list) or len(primals) != len(tangents):
         raise CallError("PL601", "jvp: primals and tangents are two tuples of one length", fix="jvp(f, (x, y), (dx, dy))")
-    flat = Flattened(_WithAux(fun) if has_aux else fun, primals, {}, lambda i: False)
+    flat = Flattened(WithAux(fun) if has_aux else fun, primals, {}, lambda i: False)
     avals = [plain(aval_of(x)) for x in flat.leaves]
     given = tree.flatten_like(flat.inputs.children[0], tuple(tangents), "jvp: the tangents")
     typed = [typed_tangent("tangent", f"an argument of `{name_of(fun)}`", t, a) for t, a in zip(given, avals, strict=True)]
@@ -195,7 +214,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     >>> push(1.0), push(0.5)
     (Array(6., dtype=FP32), Array(3., dtype=FP32))
     """
-    flat = Flattened(_WithAux(fun) if has_aux else fun, primals, {}, lambda i: False)
+    flat = Flattened(WithAux(fun) if has_aux else fun, primals, {}, lambda i: False)
     outs, derivative = linear.linearize(flat, flat.leaves, name=name_of(fun))
     value, aux, count, structure = _without_aux(outs, flat.structure, has_aux)
 

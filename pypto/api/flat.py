@@ -33,6 +33,22 @@ def signature_of(fun: Any) -> inspect.Signature | None:
         return None
 
 
+def positions_of(fun: Any, names: str | Sequence[str]) -> frozenset[int]:
+    """The positions of parameters, by name.
+
+    Errors:
+      PL601 for a name that is no positional parameter.
+    """
+    signature = signature_of(fun)
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = [p.name for p in signature.parameters.values() if p.kind in kinds] if signature else []
+    given = (names,) if isinstance(names, str) else tuple(names)
+    for name in given:
+        if name not in known:
+            raise CallError("PL601", f"`{name_of(fun)}` has no positional parameter `{name}`", fix=f"one of {', '.join(known)}")
+    return frozenset(map(known.index, given))
+
+
 def called(fun: Any, i: int) -> str:
     """How an error calls positional argument i."""
     signature = signature_of(fun)
@@ -94,13 +110,15 @@ def chosen(fun: Any, argnums: int | Sequence[int], args: Sequence[Any], allow_in
     """The positions of the arguments that are differentiated, counted from 0.
 
     Errors:
-      PL601 for a position that was not given, PL720 for an argument without a derivative.
+      PL601 for a position that was not given or is there twice, PL720 for an argument without a derivative.
     """
     found = []
     for p in (argnums,) if isinstance(argnums, int) else argnums:
         i = p + len(args) if p < 0 else p
         if not 0 <= i < len(args):
             raise CallError("PL601", f"argnums {p} of `{name_of(fun)}`, which got {len(args)} positional arguments", fix="one of them")
+        if i in found:
+            raise CallError("PL601", f"argnums {argnums} of `{name_of(fun)}` names argument {i} twice", fix="each position once")
         found.append(i)
         if not allow_int:
             for x in tree.flatten(args[i])[0]:
@@ -166,5 +184,6 @@ __all__ = [
     "name_of",
     "named_after",
     "of_chosen",
+    "positions_of",
     "static_positions",
 ]

@@ -63,11 +63,17 @@ def explain_cache(kernel: Any) -> Any:
     return kernel.cache_report()
 
 
-def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), return_shape: bool = False) -> Callable[..., Jaxpr | Any]:
+def make_jaxpr(
+    fun: Callable[..., Any],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: Sequence[tuple[str, int]] | None = None,
+    return_shape: bool = False,
+) -> Callable[..., Jaxpr | Any]:
     """A function that traces `fun` on arguments of the given shapes and dtypes and returns its jaxpr, as `jax.make_jaxpr`.
 
     Args:
       static_argnums: positions of arguments that are passed on as they are.
+      axis_env: names and extents of axes that `fun` may use in `lax.psum` and the like.
       return_shape: return a pair, the jaxpr and the tree of `ShapeDtypeStruct` of the results.
     Errors:
       PL110 when `fun` uses a value of a trace that is not an argument.
@@ -82,18 +88,23 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
     chosen = static_positions(static_argnums)
 
     def made(*args: Any, **kwargs: Any) -> Any:
-        jaxpr, structure = traced(fun, args, kwargs, chosen)
+        jaxpr, structure = traced(fun, args, kwargs, chosen, tuple(axis_env or ()))
         return (jaxpr, _structs(jaxpr, structure)) if return_shape else jaxpr
 
     return made
 
 
 def traced(
-    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int] = frozenset()
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    static: frozenset[int] = frozenset(),
+    axes: Sequence[tuple[str, int]] = (),
 ) -> tuple[Jaxpr, tree.Structure]:
     """The jaxpr of a call, and the structure of what it returns."""
     flat = Flattened(fun, args, kwargs, lambda i: is_static(i, static, len(args)))
     trace = ClosedTrace(current_trace(), name_of(fun))
+    trace.axes = axes
     with tracing(trace):
         inputs = [trace.new(_aval(x), name) for x, name in zip(flat.leaves, flat.names, strict=True)]
         outs = flat(*inputs)

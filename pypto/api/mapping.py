@@ -10,16 +10,19 @@ from pypto.api.differentiating import as_array
 from pypto.api.flat import Flattened, called, name_of, named_after
 from pypto.core.trace import aval_of
 from pypto.errors import CallError
-from pypto.interpreters.batching import batch, moved_axis, repeated
+from pypto.interpreters.batching import Examples, batch, moved_axis, repeated
 
 
-def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None) -> Callable[..., Any]:
+def vmap(
+    fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: str | None = None, axis_size: int | None = None
+) -> Callable[..., Any]:
     """A function that applies `fun` to every example along an axis, all at once, as `jax.vmap`. Each gets the bits it gets alone.
 
     Args:
       in_axes: which axis of an argument holds the examples, None for an argument all examples share; for all arguments, or a tuple
         with an entry, or a tree of entries, for each. Keyword arguments are mapped along axis 0.
       out_axes: where the axis goes in results; None for one that is the same for all examples.
+      axis_name: a name for the axis, for `lax.psum` and the others that work across examples.
       axis_size: how many examples there are, where no argument says it.
     Errors:
       PL622 for axes that do not exist, sizes that differ, or a result that is not the same for all.
@@ -30,13 +33,16 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size
     Array([40., 60.], dtype=FP32)
     """
 
+    if axis_name is not None and not isinstance(axis_name, str):
+        raise CallError("PL622", f"vmap of `{name_of(fun)}`: axis_name={axis_name!r}", fix="a string; sizes are axis_size=")
+
     def made(*args: Any, **kwargs: Any) -> Any:
         flat = Flattened(fun, args, kwargs, lambda i: False)
         axes = _axes_of(fun, in_axes, args, kwargs)
         placed = [_placed(x, a, lambda: name_of(fun)) for x, a in zip(flat.leaves, axes, strict=True)]
         size = _size(fun, flat, axes, placed, axis_size, args, kwargs)
         values = [x if a is None else moved_axis(x, a, 0) for x, a in zip(flat.leaves, placed, strict=True)]
-        outs, batched = batch(flat, size, values, [a is not None for a in placed], name_of(fun))
+        outs, batched = batch(flat, Examples.along(size, axis_name), values, [a is not None for a in placed], name_of(fun))
         wanted = tree.prefix_leaves(out_axes, flat.structure, f"out_axes of `{name_of(fun)}`")
         results = [_result(fun, x, b, a, size) for x, b, a in zip(outs, batched, wanted, strict=True)]
         return tree.unflatten(flat.structure, results)

@@ -30,6 +30,8 @@ class Trace:
     name = ""
     parent: Any = None
     """The trace below: what values of this one are made of belongs to it or to those below it."""
+    axes: Sequence[tuple[str, int]] = ()
+    """Named axes that functions run under it may use, with their extents, beside those of the traces below."""
 
     def bind(self, op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """One op call, from the arguments as they were given."""

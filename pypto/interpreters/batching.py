@@ -18,6 +18,20 @@ from pypto.interpreters.partial_eval import ClosedTrace, replay, under
 from pypto.interpreters.tangents import apply, operand
 from pypto.source import Frame, Source, user_frame
 
+
+class Examples(int):
+    """How many examples there are, and the name of their axis, if it has one: what rules are given as `size`."""
+
+    name: str | None = None
+
+    @classmethod
+    def along(cls, size: int, name: str | None) -> Examples:
+        """So many examples along an axis of this name."""
+        made = cls(size)
+        made.name = name
+        return made
+
+
 Batched = tuple[Sequence[Any], Sequence[bool]]
 
 
@@ -46,6 +60,7 @@ class BatchTrace(Trace):
         self.parent: Trace = parent
         self.size = size
         self.name = name
+        self.axis = size.name if isinstance(size, Examples) else None
 
     def split(self, x: Any) -> tuple[Any, bool]:
         """The value behind an operand, and whether it holds examples."""
@@ -58,12 +73,33 @@ class BatchTrace(Trace):
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         values, batched = zip(*map(self.split, args)) if args else ((), ())
-        if not any(batched):
+        if not any(batched) and (self.axis is None or not mentions(self.axis, params)):
             return self.parent.process(op, values, params)
         operands = [operand(v) for v in values]
         made, which = under(self.parent, op.rule("batching"))(op, self.size, operands, batched, params)
         wrapped = [self.wrap(v, b) for v, b in zip(made, which, strict=True)]
         return wrapped[0] if len(wrapped) == 1 else tuple(wrapped)
+
+
+def mentions(axis: str, params: dict[str, Any]) -> bool:
+    """Whether an application with these options, or a body among them, works along a named axis."""
+    if params.get("axis_name") == axis:
+        return True
+    bodies = [b for v in params.values() for b in (v if isinstance(v, tuple) else (v,)) if isinstance(b, Jaxpr)]
+    return any(mentions(axis, e.params) for b in bodies for e in b.eqns)
+
+
+def named_axes(trace: Trace) -> dict[str, int]:
+    """The named axes that a function run under a trace may use, and their extents."""
+    found: dict[str, int] = {}
+    around: Trace | None = trace
+    while around is not None:
+        if isinstance(around, BatchTrace) and around.axis is not None:
+            found.setdefault(around.axis, int(around.size))
+        for name, size in around.axes:
+            found.setdefault(name, size)
+        around = around.parent
+    return found
 
 
 def batch(fn: Callable[..., Sequence[Any]], size: int, values: Sequence[Any], batched: Sequence[bool], name: str = "") -> Batched:

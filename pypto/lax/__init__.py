@@ -1,12 +1,13 @@
 """Whole-array operations: every name here is an op or a function over ops, and kernels use the same ones."""
 
-from pypto.lax import branching, launches, looping, scanning
+from pypto.lax import branching, launches, looping, remat, scanning
 from pypto.lax.activations import lrelu, prelu, relu
 from pypto.lax.addressed import accumulate, mgather, mscatter, paged_gather, scatter_update
 from pypto.lax.arcs import acos, asin, atan, atan2, tan
 from pypto.lax.axes import broadcast_in_dim, expand_dims, select_n, squeeze
 from pypto.lax.bits import bitcast_convert_type
 from pypto.lax.bitwise import and_, not_, or_, shift_right_arithmetic, shift_right_logical, shl, shr, xor
+from pypto.lax.collectives import axis_index, axis_size, pmax, pmean, pmin, psum
 from pypto.lax.compare import compare, eq, ge, gt, le, lt, ne, select
 from pypto.lax.contraction import gemv, gemv_acc, gemv_bias, matmul, matmul_acc, matmul_bias
 from pypto.lax.control import call, loop, region, unset
@@ -85,7 +86,7 @@ from pypto.lax.threefry import threefry2x32
 from pypto.lax.trigonometry import cos, sin
 from pypto.lax.windowed import gather, scatter, scatter_add, scatter_max, scatter_min, scatter_mul, scatter_sub
 
-_ROOMS = (branching, launches, looping, scanning)  # their ops have other spellings for users
+_ROOMS = (branching, launches, looping, remat, scanning)  # their ops have other spellings for users
 
 abs = abs_
 map = map_
@@ -104,6 +105,10 @@ __all__ = [
     "aiv_shard",
     "GatherDimensionNumbers",
     "GatherScatterMode",
+    "pmax",
+    "pmean",
+    "pmin",
+    "psum",
     "RoundingMethod",
     "ScatterDimensionNumbers",
     "abs",
@@ -122,6 +127,8 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "axis_index",
+    "axis_size",
     "batch_matmul",
     "bitcast_convert_type",
     "bits_view",

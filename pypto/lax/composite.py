@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -9,16 +10,20 @@ from typing import Any
 import numpy as np
 
 from pypto import dtypes
-from pypto.core.array import Array
-from pypto.core.avals import Aval, TileAval
-from pypto.core.ir import Literal
+from pypto.core.avals import ArrayAval, Aval, TileAval
+from pypto.core.ir import Jaxpr, Literal
 from pypto.core.op import Exact, No, Op, Pointwise, Ulp
 from pypto.core.trace import EVAL, aval_of, tracing
-from pypto.dtypes import DType
+from pypto.dtypes import DType, dtype_of
 from pypto.interpreters.batching import pointwise
+from pypto.interpreters.evaluate import evaluate
+from pypto.interpreters.partial_eval import trace_flat
 from pypto.interpreters.rules import by_definition
 from pypto.lax.convert import convert
 from pypto.lax.families import FLOATS, arity, broadcast_valid, check_accepts, elementwise_aval, elementwise_samples, flowless, unify
+
+KEPT = 128
+"""How many programs of one composite are kept: one per shapes, dtypes and options."""
 
 
 def composite(
@@ -64,9 +69,17 @@ def composite(
             truth = dtypes.MASK if any(isinstance(a, TileAval) for a in avals) else dtypes.BOOL
             return elementwise_aval(name, avals, truth if mask else None)
 
-        def meaning(*arrays: np.ndarray, **params: Any) -> np.ndarray:
+        @functools.lru_cache(KEPT)
+        def program(avals: tuple[Aval, ...], params: tuple[tuple[str, Any], ...]) -> Jaxpr:
+            """The decomposition as a program, so that Python runs it once per type; its equations are at no line of a user's."""
             with tracing(EVAL):
-                return np.array(decomposition(*map(Array, arrays), **params))
+                made, _ = trace_flat(lambda *xs: [decomposition(*xs, **dict(params))], avals, name)
+            return made.replace(eqns=tuple(e.replace(source=None) for e in made.eqns))
+
+        def meaning(*arrays: np.ndarray, **params: Any) -> np.ndarray:
+            avals = tuple(ArrayAval(x.shape, dtype_of(x.dtype)) for x in arrays)
+            (result,) = evaluate(program(avals, tuple(params.items())), list(arrays))
+            return np.array(result)
 
         return Op(
             name=name,

@@ -1,4 +1,4 @@
-"""Ops with derivatives of their own: functions with a custom rule, functions that are computed again on the way back, and stops."""
+"""Ops with derivatives of their own: functions with a custom rule, and stops."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from pypto import dtypes
-from pypto.core.avals import ArrayAval, Aval
+from pypto.core.avals import Aval
 from pypto.core.ir import Jaxpr
 from pypto.core.op import OPS, Exact, Moves, No, Op, Whole
-from pypto.core.trace import aval_of, current_trace, tracing
+from pypto.core.trace import aval_of
 from pypto.errors import NumericsError
-from pypto.interpreters.ad import jvp, jvp_jaxpr
 from pypto.interpreters.batching import Batched, batch, batch_jaxpr, pointwise, repeated
 from pypto.interpreters.evaluate import evaluate
-from pypto.interpreters.linear import linearize
-from pypto.interpreters.partial_eval import ClosedTrace, pruned, replay
 from pypto.interpreters.rules import Pair, constant
 from pypto.interpreters.tangents import Undefined, Zero, apply, differentiable, instantiate, plain
 from pypto.lax.families import computed, elementwise_aval
@@ -37,20 +33,13 @@ class Rule:
         return self.name
 
 
-def _outs(*operands: Aval, body: Jaxpr, **_: Any) -> tuple[Aval, ...]:
+def body_outs(*operands: Aval, body: Jaxpr, **_: Any) -> tuple[Aval, ...]:
     return tuple(plain(o.aval) for o in body.outs)
 
 
-def _computed(body: Jaxpr, operands: Sequence[Any]) -> Any:
+def run_body(body: Jaxpr, operands: Sequence[Any]) -> Any:
     results = tuple(np.array(x) for x in evaluate(body, list(operands)))
     return results[0] if len(results) == 1 else results
-
-
-def _body(name: str) -> Jaxpr:
-    trace = ClosedTrace(current_trace(), name)
-    with tracing(trace):
-        x = trace.new(ArrayAval((3,), dtypes.FP32))
-        return trace.closed([x], [OPS["sin"](x) * x], name)
 
 
 # ---- stops -------------------------------------------------------------------------------------------------------
@@ -82,82 +71,6 @@ def stop_gradient(x: Any) -> Any:
     from pypto import tree
 
     return tree.tree_map(lambda leaf: OPS["stop"](leaf), x)
-
-
-# ---- computed again on the way back ------------------------------------------------------------------------------
-
-
-def _remat_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
-    return jvp(lambda *xs: replay(params["body"], xs), primals, tangents, params["body"].name)
-
-
-def _remat_linearize(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
-    """Nothing is kept but the operands: the linear part holds the body."""
-    outs = apply(op, primals, params)
-    moving = tuple(not isinstance(t, Zero) for t in tangents)
-    program, moves = jvp_jaxpr(params["body"], moving)
-    if not any(moves):
-        return outs, [Zero(plain(aval_of(o))) for o in outs]
-    tangent = pruned(program, [False] * len(outs) + [True] * sum(moves))
-    options = {"body": params["body"], "tangent": tangent, "moving": moving, "moves": tuple(moves)}
-    made = iter(apply(OPS["remat_tangent"], [*primals, *(t for t in tangents if not isinstance(t, Zero))], options))
-    return outs, [next(made) if m else Zero(plain(aval_of(o))) for o, m in zip(outs, moves, strict=True)]
-
-
-def _remat_batching(op: Op, size: int, operands: Sequence[Any], batched: Sequence[bool], params: dict[str, Any]) -> Batched:
-    body, which = batch_jaxpr(params["body"], size, batched)
-    return apply(op, operands, {"body": body}), which
-
-
-@computed(
-    samples=lambda: [((np.array([1, 2, 3], np.float32),), {"body": _body("f")})],
-    abstract=_outs,
-    axes=Whole(),
-    exact=Exact("movement"),
-    jvp=_remat_jvp,
-    linearize=_remat_linearize,
-    batching=_remat_batching,
-    pto=_PTO,
-    unit="scalar",
-)
-def remat(*operands: Any, body: Jaxpr) -> Any:
-    """Run a body of which reverse mode keeps the operands only; `pypto.checkpoint` is the spelling for users."""
-    return _computed(body, operands)
-
-
-def _tangent_transpose(op: Op, cotangents: Sequence[Any], operands: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
-    """The body once more, taken apart this time, and back through its linear part."""
-    body, moving, moves = params["body"], params["moving"], params["moves"]
-    primals = operands[: len(moving)]
-    outs, linear = linearize(lambda *xs: replay(body, xs), primals, moving, body.name)
-    arriving = iter(cotangents)
-    given = [next(arriving) if m else Zero(plain(aval_of(o))) for o, m in zip(outs, moves, strict=True)]
-    found = linear.pull([instantiate(ct) for ct in given])
-    return [*(None for _ in primals), *(ct for ct, m in zip(found, moving, strict=True) if m)]
-
-
-def _inline_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
-    return jvp(lambda *xs: replay(params["tangent"], xs), primals, tangents, params["body"].name)
-
-
-def _inline_batching(op: Op, size: int, operands: Sequence[Any], batched: Sequence[bool], params: dict[str, Any]) -> Batched:
-    return batch(lambda *xs: replay(params["tangent"], xs), size, operands, batched, params["body"].name)
-
-
-@computed(
-    samples=list,
-    abstract=lambda *operands, tangent, **_: tuple(plain(o.aval) for o in tangent.outs),
-    axes=Whole(),
-    exact=Exact("movement"),
-    jvp=_inline_jvp,
-    transpose=_tangent_transpose,
-    batching=_inline_batching,
-    pto=_PTO,
-    unit="scalar",
-)
-def remat_tangent(*operands: Any, body: Jaxpr, tangent: Jaxpr, moving: tuple[bool, ...], moves: tuple[bool, ...]) -> Any:
-    """The linear part of `remat`: of its operands and their tangents, the tangents of its results."""
-    return _computed(tangent, operands)
 
 
 # ---- custom rules ------------------------------------------------------------------------------------------------
@@ -207,7 +120,7 @@ def _custom_jvp_batching(op: Op, size: int, operands: Sequence[Any], batched: Se
 
 @computed(
     samples=list,
-    abstract=_outs,
+    abstract=body_outs,
     axes=Whole(),
     exact=Exact("movement"),
     jvp=_custom_jvp_rule,
@@ -217,7 +130,7 @@ def _custom_jvp_batching(op: Op, size: int, operands: Sequence[Any], batched: Se
 )
 def custom_jvp_call(*operands: Any, body: Jaxpr, rule: Rule, consts: int) -> Any:
     """Run a body whose derivative is given by a rule; `pypto.custom_jvp` is the spelling for users."""
-    return _computed(body, operands)
+    return run_body(body, operands)
 
 
 def _custom_vjp_rule(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
@@ -285,7 +198,7 @@ def _custom_vjp_batching(op: Op, size: int, operands: Sequence[Any], batched: Se
 
 @computed(
     samples=list,
-    abstract=_outs,
+    abstract=body_outs,
     axes=Whole(),
     exact=Exact("movement"),
     jvp=_custom_vjp_rule,
@@ -295,7 +208,7 @@ def _custom_vjp_batching(op: Op, size: int, operands: Sequence[Any], batched: Se
 )
 def custom_vjp_call(*operands: Any, body: Jaxpr, fwd: Rule, bwd: Rule, consts: int) -> Any:
     """Run a body whose way back is given by a rule; `pypto.custom_vjp` is the spelling for users."""
-    return _computed(body, operands)
+    return run_body(body, operands)
 
 
 def _custom_tangent_transpose(op: Op, cotangents: Sequence[Any], operands: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:

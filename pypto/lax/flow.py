@@ -17,6 +17,7 @@ from pypto.core.ir import Jaxpr
 from pypto.core.op import OPS
 from pypto.core.trace import Tracer, aval_of, current_trace
 from pypto.errors import BodyError, CallError, OutputError, ShapeError
+from pypto.interpreters.batching import batch, repeated, reshaped
 from pypto.interpreters.partial_eval import joined, trace_flat
 from pypto.interpreters.tangents import apply, plain
 from pypto.lax.families import as_dtype
@@ -76,12 +77,32 @@ def _check_same(what: str, first: Any, second: Any) -> None:
 # ---- branches ----------------------------------------------------------------------------------------------------
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+class _NotGiven:
+    """No operand; None would be one."""
+
+    def __repr__(self) -> str:
+        return "not given"
+
+
+_NOT_GIVEN = _NotGiven()
+
+
+def _operands(operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
+    """One operand given by name is the only one."""
+    if operand is _NOT_GIVEN:
+        return operands
+    if operands:
+        raise CallError("PL601", "operand= beside positional operands", fix="one or the other")
+    return (operand,)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NOT_GIVEN) -> Any:
     """Apply one of several functions, as `jax.lax.switch`.
 
     Args:
       index: an integer scalar; outside 0..n-1 it takes the first or the last.
       branches: functions of the operands that give the same tree of shapes and dtypes.
+      operand: the only operand, by name.
     Errors:
       PL206 when they do not, PL302 for an index that is no integer scalar.
 
@@ -93,7 +114,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         raise ShapeError("PL302", f"switch: the index is {kind}", fix="an integer scalar")
     if not branches:
         raise CallError("PL601", "switch without branches", fix="one function or more")
-    leaves, structure, _ = leaves_of(operands)
+    leaves, structure, _ = leaves_of(_operands(operands, operand))
     avals = [plain(aval_of(x)) for x in leaves]
     each = [traced(b, avals, structure) for b in branches]
     for b, t in zip(branches[1:], each[1:], strict=True):
@@ -104,12 +125,13 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     return tree.unflatten(each[0].structure, apply(OPS["switch"], [at, *shared, *leaves], {"branches": tuple(programs)}))
 
 
-def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NOT_GIVEN) -> Any:
     """Apply `true_fun` where `pred` holds, `false_fun` otherwise, as `jax.lax.cond`. Only one of them runs; its derivative likewise.
 
     Args:
       pred: a truth value or number without axes.
       true_fun, false_fun: functions of the operands that give the same tree of shapes and dtypes.
+      operand: the only operand, by name.
     Errors:
       PL206 when they do not, PL302 for a `pred` with axes.
 
@@ -121,7 +143,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
         raise ShapeError("PL302", f"cond: the condition is {kind}", fix="one truth value; lax.select chooses element by element")
     truth = pred if kind.dtype is dtypes.BOOL else OPS["ne"](pred, 0)
     index = OPS["convert"](truth, dtype=dtypes.INT32) if not isinstance(truth, bool) else int(truth)
-    return switch(index, (false_fun, true_fun), *operands)
+    return switch(index, (false_fun, true_fun), *_operands(operands, operand))
 
 
 # ---- loops -------------------------------------------------------------------------------------------------------
@@ -150,7 +172,9 @@ def _carried(
     return leaves, structure, body
 
 
-def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> tuple[Any, Any]:
+def scan(
+    f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, unroll: int | bool = 1
+) -> tuple[Any, Any]:
     """Carry values through a function, once per element of the leading axes, as `jax.lax.scan`.
 
     Args:
@@ -159,23 +183,26 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
       xs: a tree of arrays with one leading extent; turn i gets element i of each. None: nothing.
       length: how many turns, where `xs` does not say it.
       reverse: begin with the last element; results stay at the place of their element.
+      unroll: how many turns one run of the body does when the program runs; True for all of them. No bit depends on it, also on the
+        way back.
     Returns:
       The last carry, and the ys stacked along a new leading axis.
     Errors:
-      PL206 when the carry changes its tree, a shape or a dtype; PL301 for leading extents that differ; PL601 for no length, or a
-      function that does not return a pair.
+      PL206 when the carry changes its tree, a shape or a dtype; PL301 for leading extents that differ; PL601 for no length, a
+      function that does not return a pair, or an `unroll` below 1.
 
     >>> import numpy as np
     >>> scan(lambda total, x: (total + x, total), 0, np.int32([1, 2, 3]))
     (Array(6, dtype=INT32), Array([0, 1, 3], dtype=INT32))
     """
     given, given_structure, _ = leaves_of(xs)
-    lengths = {aval_of(x).shape[0] if aval_of(x).rank else None for x in given} | ({int(length)} if length is not None else set())
+    lengths = {aval_of(x).static_shape[0] if aval_of(x).rank else None for x in given} | ({int(length)} if length is not None else set())
     if len(lengths) != 1 or None in lengths:
         found = f"leading extents {sorted(map(str, lengths))}" if lengths else "neither xs nor a length"
         code = ("PL301", "one leading extent for all of xs") if lengths else ("PL601", "length=")
         raise (ShapeError if lengths else CallError)(code[0], f"scan: {found}", fix=code[1])
     (turns,) = lengths
+    assert turns is not None
     slices = [ArrayAval(aval_of(x).static_shape[1:], aval_of(x).dtype) for x in given]
 
     def part(body: Traced) -> tuple[tree.Structure, list[Aval]]:
@@ -186,8 +213,25 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
 
     leaves, structure, body = _carried("scan:", f, init, slices, lambda s: tree.Structure(tuple, (), (s, given_structure)), part)
     options = {"body": body.program, "length": turns, "reverse": bool(reverse), "consts": len(body.captured), "carries": len(leaves)}
+    together = unrolled(unroll, turns)
+    if together > 1:
+        options["unroll"] = together
     outs = apply(OPS["scan"], [*body.captured, *leaves, *given], options) if body.program.outs else []
     return tree.unflatten(structure, outs[: len(leaves)]), tree.unflatten(body.structure.children[1], outs[len(leaves) :])
+
+
+def unrolled(unroll: int | bool | None, turns: int) -> int:
+    """How many turns are done together.
+
+    Errors:
+      PL601 for less than one.
+    """
+    if unroll is True:
+        return max(turns, 1)
+    asked = 1 if unroll is None or unroll is False else operator.index(unroll)
+    if asked < 1:
+        raise CallError("PL601", f"unroll={unroll!r}: a run of the body does at least one turn", fix="1 or more, True for all, or False")
+    return min(asked, max(turns, 1))
 
 
 def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any) -> Any:
@@ -214,13 +258,16 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
     return tree.unflatten(structure, outs)
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any) -> Any:
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any, *, unroll: int | bool | None = None) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`, as `jax.lax.fori_loop`.
 
     With constant bounds it is a `scan` and has reverse-mode derivatives; with traced ones it is a `while_loop`.
 
+    Args:
+      unroll: as in `scan`; the bounds must be constants then.
     Errors:
-      PL206 when the carried value changes its tree, a shape or a dtype; PL302 for bounds that are no integer scalars.
+      PL206 when the carried value changes its tree, a shape or a dtype; PL302 for bounds that are no integer scalars; PL601 for
+      `unroll` with bounds that are traced.
 
     >>> fori_loop(0, 4, lambda i, total: total + i, 0)
     Array(6, dtype=INT32)
@@ -230,6 +277,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
         if kind.shape != () or not kind.dtype.is_integer:
             raise ShapeError("PL302", f"fori_loop: a bound is {kind}", fix="integer scalars")
     if isinstance(lower, Tracer) or isinstance(upper, Tracer):
+        if unroll is not None and unroll is not False and unroll != 1:
+            raise CallError("PL601", f"fori_loop: unroll={unroll!r} and a bound that is traced", fix="bounds that are constants")
         first, last = (x if isinstance(x, Tracer) else Array(x) for x in (lower, upper))
         kind = max((first.dtype, last.dtype), key=lambda d: d.bits)
         first, last = (as_dtype(x, x.aval, kind) for x in (first, last))
@@ -237,7 +286,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
         return made[2]
     turns = max(operator.index(upper) - operator.index(lower), 0)
     start = operator.index(lower)
-    return scan(_counting(body_fun), (start, init_val), None, turns)[0][1]
+    return scan(_counting(body_fun), (start, init_val), None, turns, unroll=1 if unroll is None else unroll)[0][1]
 
 
 def _counting(body_fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -249,8 +298,14 @@ def _counting(body_fun: Callable[..., Any]) -> Callable[..., Any]:
     return body
 
 
-def map_(f: Callable[..., Any], xs: Any) -> Any:
+def map_(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """Apply a function to each element of the leading axes, one after the other, as `jax.lax.map`; `pypto.vmap` does all at once.
+
+    Args:
+      xs: a tree of arrays with one leading extent.
+      batch_size: so many elements at once, by `vmap`; those that are left over make a smaller batch. Each gets the bits it gets alone.
+    Errors:
+      PL301 for leading extents that differ; PL601 for a `batch_size` below 1.
 
     >>> import numpy as np
     >>> map_(lambda x: x * x, np.int32([1, 2, 3]))
@@ -261,7 +316,54 @@ def map_(f: Callable[..., Any], xs: Any) -> Any:
         return carry, f(x)
 
     body.__name__ = name_of(f)
-    return scan(body, None, xs)[1]
+    if batch_size is None:
+        return scan(body, None, xs)[1]
+    if operator.index(batch_size) < 1:
+        raise CallError("PL601", f"map: batch_size={batch_size}", fix="1 or more")
+    return _in_batches(f, xs, operator.index(batch_size))
+
+
+def _in_batches(f: Callable[..., Any], xs: Any, size: int) -> Any:
+    """Whole batches in a `scan`, then what is left."""
+    leaves, structure, _ = leaves_of(xs)
+    extents = {aval_of(x).static_shape[0] if aval_of(x).rank else None for x in leaves}
+    if len(extents) != 1 or None in extents:
+        return map_(f, xs)  # says what is wrong with them
+    (count,) = extents
+    assert count is not None
+
+    def all_of(batch_of: Any) -> Any:
+        given, made = tree.flatten(batch_of)[0], list[tree.Structure]()
+
+        def flat(*each: Any) -> list[Any]:
+            outs, result = tree.flatten(f(tree.unflatten(structure, each)))
+            made.append(result)
+            return [Array(o) if isinstance(o, bool | int | float) else o for o in outs]
+
+        extent = aval_of(given[0]).static_shape[0]
+        outs, which = batch(flat, extent, given, [True] * len(given), name_of(f))
+        return tree.unflatten(made[-1], [x if b else repeated(x, extent) for x, b in zip(outs, which, strict=True)])
+
+    whole = count - count % size
+    parts = []
+    if whole:
+        cut = [reshaped(leading(x, 0, whole), (whole // size, size, *aval_of(x).static_shape[1:])) for x in leaves]
+        made = map_(all_of, tree.unflatten(structure, cut))
+        parts.append(tree.tree_map(lambda y: reshaped(y, (whole, *aval_of(y).static_shape[2:])), made))
+    if whole < count:
+        parts.append(all_of(tree.unflatten(structure, [leading(x, whole, count) for x in leaves])))
+    if not parts:
+        return map_(f, xs)
+    return parts[0] if len(parts) == 1 else tree.tree_map(lambda a, b: OPS["concatenate"](a, b, axis=0), *parts)
+
+
+def leading(x: Any, start: int, stop: int) -> Any:
+    """Elements start..stop-1 along the first axis."""
+    shape = aval_of(x).static_shape
+    if (start, stop) == (0, shape[0]):
+        return x
+    zero = (0,) * (len(shape) - 1)
+    return OPS["strided_slice"](x, start_indices=(start, *zero), limit_indices=(stop, *shape[1:]), strides=(1,) * len(shape))
 
 
 __all__ = ["cond", "fori_loop", "map_", "scan", "switch", "traced", "while_loop"]

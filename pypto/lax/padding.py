@@ -84,6 +84,7 @@ _TILES = No("only tiles have a valid region; kernels become array programs, whic
     taint=_fill_taint,
     pto=Native("pto.tfillpad"),
     unit="vector",
+    stays=True,
 )
 def fillpad(x: Any, *, pad: str, valid: tuple[int, ...] | None = None) -> Any:
     """Keep the valid region and write a pad value everywhere else; the result is valid everywhere.
@@ -168,6 +169,7 @@ def _validshape_valid(x: Any, *extents: Any, known: Any, old: tuple[int, ...]) -
     valid=_validshape_valid,
     index=tuple(range(1, 9)),
     pto=Native("pto.set_validshape"),
+    stays=True,
 )
 def set_validshape(x: Any, *extents: Any, known: tuple[int | None, ...]) -> Any:
     """Mark the leading extents of each axis as the valid region; the data stay.

@@ -107,6 +107,7 @@ def _reinterpret_samples() -> list[Any]:
     valid=_reinterpret_valid,
     taint=_reinterpret_taint,
     pto=No("it is another name for the same bytes"),
+    stays=True,
 )
 def reinterpret(x: Any, *, dtype: Any, source: Any = None) -> Any:
     """The bytes of a value as elements of another dtype; the extent of the last axis scales with the width.
@@ -154,6 +155,7 @@ def _swapped(extents: Any) -> Any:
     abstract=lambda x: moved(x, _swapped(x.shape), _swapped(x.valid) if isinstance(x, TileAval) and x.valid else None),
     valid=lambda x: _swapped(x),
     pto=No("the fractal layout is read the other way round; no bytes move"),
+    stays=True,
 )
 def relayout(x: Any) -> Any:
     """A matrix with rows and columns exchanged, by reading its fractal layout the other way round: `pl.tile.transpose_view`.

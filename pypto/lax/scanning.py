@@ -20,7 +20,7 @@ from pypto.interpreters.ad import jvp_jaxpr
 from pypto.interpreters.batching import Batched, batch_jaxpr, moved_axis, repeated
 from pypto.interpreters.evaluate import evaluate
 from pypto.interpreters.linear import backward, linearize_jaxpr
-from pypto.interpreters.partial_eval import ClosedTrace
+from pypto.interpreters.partial_eval import ClosedTrace, replay
 from pypto.interpreters.rules import Pair
 from pypto.interpreters.tangents import Undefined, Zero, added, apply, instantiate, plain, zeros
 from pypto.lax.families import Sample, computed
@@ -108,7 +108,7 @@ def _separated(results: Sequence[Any], moves: Sequence[bool], carries: int) -> P
 
 def _linearize(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
     """Values, with what the linear part needs of every turn stacked up; then a scan that is linear in the tangents."""
-    body, length, consts, carries = params["body"], params["length"], params["consts"], params["carries"]
+    body, consts, carries = params["body"], params["consts"], params["carries"]
     moving = _moving(tangents)
     while True:
         forced = [*moving[consts : consts + carries], *[False] * (len(body.outs) - carries)]
@@ -135,7 +135,7 @@ def _linearize(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: 
     operands = [*(x for _, x in fixed), *const_tangents, *carry_tangents, *(x for _, x in varying), *x_tangents]
     counts = {"consts": len(fixed) + moved[0], "carries": moved[1]}
     program = linear.replace(invars=tuple(invars))
-    results = iter(apply(op, operands, {"body": program, "length": length, "reverse": params["reverse"], **counts}))
+    results = iter(apply(op, operands, {**params, "body": program, **counts}))
     return values, [next(results) if m else Zero(plain(aval_of(x))) for x, m in zip(values, moves, strict=True)]
 
 
@@ -177,7 +177,7 @@ def _transpose(op: Op, cotangents: Sequence[Any], operands: Sequence[Any], param
         *(ct for ct, m in zip(given, arriving, strict=True) if m),
     ]
     counts = {"consts": len(shared), "carries": len(totals) + len(backs)}
-    made = iter(apply(op, args, {"body": program, "length": params["length"], "reverse": not params["reverse"], **counts}))
+    made = iter(apply(op, args, {**params, "body": program, "reverse": not params["reverse"], **counts}))
     const_cts = [next(made) if u else None for u in const_unknown]
     carry_cts = [next(made) for _ in range(carries)]
     return [*const_cts, *carry_cts, *(next(made) if u else None for u in slice_unknown)]
@@ -203,6 +203,21 @@ def _batching(op: Op, size: int, operands: Sequence[Any], batched: Sequence[bool
     return results, [*carried, *made[carries:]]
 
 
+def _together(body: Jaxpr, turns: int, consts: int, carries: int) -> Jaxpr:
+    """A program of several turns: of what every turn sees, the carried values, then the slices of each turn, in their order."""
+    trace = ClosedTrace(current_trace(), body.name)
+    with tracing(trace):
+        fixed, carried, slices = _parts([plain(v.aval) for v in body.invars], consts, carries)
+        shared, first = [trace.new(a) for a in fixed], [trace.new(a) for a in carried]
+        own = [[trace.new(a) for a in slices] for _ in range(turns)]
+        values, given = first, []
+        for xs in own:
+            outs = replay(body, [*shared, *values, *xs])
+            values = outs[:carries]
+            given += outs[carries:]
+        return trace.closed([*shared, *first, *(x for xs in own for x in xs)], [*values, *given], body.name)
+
+
 @computed(
     samples=_samples,
     abstract=_abstract,
@@ -215,19 +230,24 @@ def _batching(op: Op, size: int, operands: Sequence[Any], batched: Sequence[bool
     pto=No("orchestration runs it as a loop"),
     unit="scalar",
 )
-def scan_(*operands: Any, body: Jaxpr, length: int, reverse: bool, consts: int, carries: int) -> Any:
+def scan_(*operands: Any, body: Jaxpr, length: int, reverse: bool, consts: int, carries: int, unroll: int = 1) -> Any:
     """Run a body `length` times; `lax.scan` is the spelling for users.
 
     Operands: `consts` values every turn sees, `carries` values carried from turn to turn, then arrays of which turn i sees slice i.
     The body gives the next carried values, then what is stacked up along a new leading axis. `reverse` begins with the last slice.
+    `unroll` turns run as one program.
     """
     fixed, carried, xs = _parts(operands, consts, carries)
     shapes = [(length, *o.aval.static_shape) for o in body.outs[carries:]]
     stacks = [np.zeros(s, o.aval.dtype.storage) for s, o in zip(shapes, body.outs[carries:], strict=True)]
-    for i in reversed(range(length)) if reverse else range(length):
-        outs = evaluate(body, [*fixed, *carried, *(np.asarray(x[i]) for x in xs)])
-        carried = outs[:carries]
-        for stack, y in zip(stacks, outs[carries:], strict=True):
-            stack[i] = y
+    order = range(length - 1, -1, -1) if reverse else range(length)
+    whole = length - length % unroll
+    several = _together(body, unroll, consts, carries) if whole and unroll > 1 else body
+    for program, turns in [(several, order[k : k + unroll]) for k in range(0, whole, unroll)] + [(body, (i,)) for i in order[whole:]]:
+        outs = evaluate(program, [*fixed, *carried, *(np.asarray(x[i]) for i in turns for x in xs)])
+        carried, made = outs[:carries], iter(outs[carries:])
+        for i in turns:
+            for stack in stacks:
+                stack[i] = next(made)
     results = tuple(np.array(c) for c in carried) + tuple(stacks)
     return results[0] if len(results) == 1 else results

@@ -179,6 +179,7 @@ def _reshape_aval(x: Aval, *, shape: tuple[int, ...]) -> Aval:
     valid=lambda x, *, shape, old: reshape_valid(old, x, shape),
     pto=Native("pto.treshape"),
     golden="jax.lax.reshape",
+    stays=True,
 )
 def reshape(x: Any, *, shape: tuple[int, ...]) -> Any:
     """The same elements in row-major order under another shape. Bits are kept.
@@ -333,6 +334,7 @@ def _slice_valid(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
     valid=_slice_valid,
     index=tuple(range(1, 9)),
     pto=Native("pto.subview"),
+    stays=True,
 )
 def slice_(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
     """A window of a value: static sizes, offsets that may be scalars. It must lie inside; nothing is clamped.
@@ -368,6 +370,7 @@ def _update_aval(x: Aval, value: Aval, *starts: Aval, sizes: tuple[int, ...]) ->
     index=tuple(range(2, 10)),
     pto=Native("pto.tinsert"),
     golden="jax.lax.dynamic_update_slice",
+    stays=True,
 )
 def update(x: Any, value: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
     """A copy of x in which the window at `starts` holds `value` (a number fills it).

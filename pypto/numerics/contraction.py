@@ -3,7 +3,8 @@
 NumPy has no fused multiply-add. A product of two BF16, FP16, FP8 or HF8 values has at most 22 bits, so it is exact in FP64, and an FP64
 addition rounded to FP32 equals the fused result: when the FP64 sum is inexact, one term is at least 2**29 times the other, and
 the larger one, having at most 24 bits, lies far from every rounding boundary of FP32. FP32 products have 48 bits, so there the
-FP64 sum may fall onto such a boundary; `_fused_f32` repairs those.
+FP64 sum may fall onto such a boundary; `_fused_f32` repairs those. Where the exponents of narrow operands allow it, their products
+are FP32 numbers already, and everything is computed in FP32.
 """
 
 from __future__ import annotations
@@ -133,17 +134,30 @@ def _flush(x: Array) -> None:
     x[np.abs(x) < _SMALLEST_NORMAL] *= np.float32(0.0)
 
 
+def _exact_in_fp32(a: Array, b: Array) -> bool:
+    """Whether every product of two narrow elements is an FP32 number: they have at most 22 bits, so only exponents can leave the range.
+
+    A fused multiply-add is then a multiplication and an addition in FP32.
+    """
+    finite = [float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0)) for x in (a, b)]
+    return _smallest_bit(a) * _smallest_bit(b) >= 2.0**-149 and finite[0] * finite[1] <= float(np.finfo(np.float32).max)
+
+
 def _chain(a: Array, b: Array, out: Array, *, narrow: bool) -> None:
     """out = fma(a[:, :, k], b[:, k], out) for ascending k, one rounding to FP32 each."""
-    rising = np.ascontiguousarray(np.moveaxis(a, 2, 0), np.float64)
-    across = np.ascontiguousarray(np.moveaxis(b, 1, 0), np.float64)
-    total = out.astype(np.float64)
+    plain = narrow and _exact_in_fp32(a, b)
+    working = np.float32 if plain else np.float64
+    rising = np.ascontiguousarray(np.moveaxis(a, 2, 0), working)
+    across = np.ascontiguousarray(np.moveaxis(b, 1, 0), working)
+    total = out.astype(working)
     exact, rounded = np.empty_like(total), np.empty(out.shape, np.float32)
     # Every sum is a multiple of `bit`; from 2**-126 on no result can be subnormal, which allows the cheaper boundary test.
-    bit = min(_smallest_bit(a) * _smallest_bit(b), _smallest_bit(out))
-    normal = bit >= _SMALLEST_NORMAL
+    normal = not narrow and min(_smallest_bit(a) * _smallest_bit(b), _smallest_bit(out)) >= _SMALLEST_NORMAL
     for column, row in zip(rising[..., None], across[:, :, None, :], strict=True):
         np.multiply(column, row, out=exact)
+        if plain:
+            np.add(exact, total, out=total)
+            continue
         if narrow:
             np.add(exact, total, out=exact)
         else:
@@ -198,23 +212,28 @@ def _chunk32(a: Array, b: Array, out: Array) -> None:
     chains_normal = bit >= _SMALLEST_NORMAL
     sums_normal = chains_normal and _smallest_bit(out) >= _SMALLEST_NORMAL
 
-    left = rising.astype(np.float64).reshape(-1, 2, count, rows, 1)
-    right = across.astype(np.float64).reshape(-1, 2, count, 1, b.shape[2])
-    total = np.zeros((2, *out.shape), np.float64)
+    plain = chains_normal and _exact_in_fp32(rising, across)
+    working = np.float32 if plain else np.float64
+    left = rising.astype(working).reshape(-1, 2, count, rows, 1)
+    right = across.astype(working).reshape(-1, 2, count, 1, b.shape[2])
+    total = np.zeros((2, *out.shape), working)
     exact, rounded = np.empty_like(total), np.zeros(total.shape, np.float32)
     for step in range(chunks * CHUNK // 2):
         if step % (CHUNK // 2) == 0:
             total[...] = 0.0
         np.multiply(left[step], right[step], out=exact)
-        np.add(exact, total, out=exact)
-        rounded[...] = exact
-        if not chains_normal:
-            rounded[np.abs(exact) < _TINY_BELOW] *= np.float32(0.0)
-        if step % (CHUNK // 2) < CHUNK // 2 - 1:
+        if plain:
+            np.add(exact, total, out=total)
+        else:
+            np.add(exact, total, out=exact)
+            rounded[...] = exact
+            if not chains_normal:
+                rounded[np.abs(exact) < _TINY_BELOW] *= np.float32(0.0)
             total[...] = rounded
+        if step % (CHUNK // 2) < CHUNK // 2 - 1:
             continue
         # Sums of two FP32 numbers are exact where they are subnormal, so these are flushed after the fact.
-        both = rounded[0] + rounded[1]
+        both = total[0].astype(np.float32) + total[1].astype(np.float32)
         if not chains_normal:
             _flush(both)
         out += both

@@ -75,8 +75,9 @@ def check(
     tolerance: Tolerances = None,
     compare: Compare | Mapping[str, Compare] | None = None,
     raises: bool = True,
+    returns: bool = False,
 ) -> CheckResult:
-    """Run `kernel` and compare every output with `golden`.
+    """Run `kernel` and compare every output with `golden`. The run is checked, unless `pypto.override(check=False)` is in force.
 
     Args:
       kernel: called with one NumPy array (or Python number, for a ScalarSpec) per spec, in order; writes its outputs in place. Pure
@@ -90,6 +91,7 @@ def check(
         that computes another way. Integers are always exact.
       compare: a comparison in place of the usual one, for all outputs or by name.
       raises: whether a mismatch raises.
+      returns: `kernel` is an array function: it is called like the golden, and returns the outputs as the golden does.
     Errors:
       PL701 with the report, if an output differs or an input was changed.
       PL702 if the golden or the specs cannot be used: duplicate names, no output, wrong count, shape or dtype, shared memory.
@@ -107,10 +109,12 @@ def check(
     expected, fitted = as_written(raw, written, arguments)
     kept = {name: value.copy() for name, value in raw.items()}
 
-    with notes() as told:
+    with notes() as told, config.override(check=config.current().finds_faults):
         started = time.perf_counter()
-        kernel(*arguments.values())
+        made = kernel(*(arguments[spec.name] for spec in specs if not (returns and _is_pure_output(spec))))
         kernel_seconds = time.perf_counter() - started
+    if returns:
+        arguments.update(_returned(made, written))
     for name, value in raw.items():
         if not _same_bits(value, kept[name]):
             raise NumericsError(
@@ -129,6 +133,19 @@ def check(
         fix = "follow the worst element with kernel.eager(...), or pass the tolerance that the golden's own rounding needs"
         raise NumericsError("PL701", "the kernel differs from its golden\n" + result.report(), fix=fix)
     return result
+
+
+def _returned(made: Any, written: list[TensorSpec]) -> dict[str, Array]:
+    """What an array function returned, as arrays of their own by name."""
+    found = _by_name(made, written, "function")
+    for spec in written:
+        got = found[spec.name]
+        if got.shape != spec.shape or got.dtype != spec.dtype.storage:
+            message = (
+                f"{spec.name}: the function's result is {got.dtype}{list(got.shape)}, the spec says {spec.dtype.name}{list(spec.shape)}"
+            )
+            raise NumericsError("PL702", message, fix="make them agree")
+    return {name: got.copy() for name, got in found.items()}
 
 
 def _is_pure_output(spec: Spec) -> bool:
@@ -185,17 +202,17 @@ def refuse_bad_specs(specs: Sequence[Spec], tolerance: Tolerances, compare: Any)
                 raise NumericsError("PL702", f"{name} and {other} start from the same memory", fix="give one of them a copy")
 
 
-def _by_name(returned: Any, written: list[TensorSpec]) -> dict[str, Array]:
+def _by_name(returned: Any, written: list[TensorSpec], who: str = "golden") -> dict[str, Array]:
     names = [spec.name for spec in written]
     if isinstance(returned, Mapping):
         if set(returned) != set(names):
             found = sorted(map(str, returned))
-            raise NumericsError("PL702", f"the golden returned {found}, the outputs are {names}", fix="use their names")
+            raise NumericsError("PL702", f"the {who} returned {found}, the outputs are {names}", fix="use their names")
         return {name: to_numpy(returned[name]) for name in names}
     values = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     if len(values) != len(names) or any(value is None for value in values):
         found = "nothing" if returned is None else f"{len(values)} results"
-        raise NumericsError("PL702", f"the golden returned {found} for the outputs {names}", fix="return one array for each, in order")
+        raise NumericsError("PL702", f"the {who} returned {found} for the outputs {names}", fix="return one array for each, in order")
     return {name: to_numpy(value) for name, value in zip(names, values, strict=True)}
 
 

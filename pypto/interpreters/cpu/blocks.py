@@ -373,6 +373,9 @@ def _launch(w: Writer, eqn: Eqn, parts: Any) -> None:
         threads.start(inner, eqn.params["kernel"], received, [f"i64 {index}"])
 
     straight, whole = w.module.costs.straight(kernel), w.module.costs.whole(kernel)
+    if any(e.op.name == "syncall" for e in kernel.walk()):
+        threads.phases(w, w.index(parts.blocks), straight, parts.operands, block)
+        return
     threads.turns(w, eqn, w.index(parts.blocks), straight, whole, parts.operands, block)
 
 

@@ -148,14 +148,24 @@ def _float_to_int(e: Lanes, x: str, target: DType, mode: str, overflow: str) -> 
     kind = register_kind(target)
     if overflow in ("wrap", "fits"):
         middle = dtypes.INT64 if target.bits == 64 else dtypes.INT32
-        wide = e.call("fptosi.sat", "float", number, result=register_kind(middle))
-        return _nibble(e, e.turn("trunc", register_kind(middle), wide, kind), target)
-    if target.bits < 8:
-        within = e.of(dtypes.INT32)
-        wide = e.call("fptosi.sat", "float", number, result="i32")
-        wide = within.min(within.max(wide, within.const(int(target.min_value))), within.const(int(target.max_value)))
-        return e.turn("trunc", "i32", wide, kind)
-    return e.call(f"fpto{'s' if target.is_signed else 'u'}i.sat", "float", number, result=kind)
+        return _nibble(e, e.turn("trunc", register_kind(middle), _saturated(e, number, middle), kind), target)
+    return _saturated(e, number, target)
+
+
+def _saturated(e: Lanes, number: str, target: DType) -> str:
+    """Whole FP32 numbers as integers; what is too large becomes the last one, NaN 0. LLVM's own instruction takes lane after lane."""
+    kind, convert = register_kind(target), "fptosi" if target.is_signed else "fptoui"
+    low, top, zero = int(target.min_value), int(target.max_value), e.fill("float", 0.0)
+    if target.bits <= 16:  # FP32 has both ends
+        held = e.choose(e.let("fcmp ord", "float", number, number), "float", number, zero)
+        held = e.choose(e.let("fcmp ogt", "float", held, e.fill("float", float(low))), "float", held, e.fill("float", float(low)))
+        held = e.choose(e.let("fcmp olt", "float", held, e.fill("float", float(top))), "float", held, e.fill("float", float(top)))
+        return e.turn("trunc", "i32", e.turn("fptosi", "float", held, "i32"), kind)
+    limit = e.fill("float", float(top + 1))
+    held = e.choose(e.let("fcmp olt", "float", number, limit), "float", number, zero)  # NaN is not below the limit either
+    held = e.choose(e.let("fcmp ogt", "float", held, e.fill("float", float(low))), "float", held, e.fill("float", float(low)))
+    whole = e.turn(convert, "float", held, kind)
+    return e.choose(e.let("fcmp oge", "float", number, limit), kind, e.fill(kind, top), whole)
 
 
 def _nibble(e: Lanes, x: str, target: DType) -> str:

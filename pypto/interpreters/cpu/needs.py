@@ -76,6 +76,11 @@ def meet(a: frozenset[Root] | None, b: frozenset[Root] | None) -> bool:
     return bool(a & b)
 
 
+def far(roots: frozenset[Root] | None) -> bool:
+    """Whether memory may lie outside of the arena."""
+    return roots is None or any(not r.local for r in roots)
+
+
 def safe(t: Tile, goal: Memory) -> bool:
     """Whether a tile may be computed straight into a slot it may be computed from: then only element by element."""
     for node in t.tree():

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pypto.interpreters.cpu.early import destination, name_of
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind, register_kind
+from pypto.interpreters.cpu.needs import far
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Scalar, Tile
 
@@ -20,15 +21,17 @@ if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
 
 WIDTH = 16
+_ROW = 512  # bytes of a row from which on the next one is asked for beforehand: what a CPU foresees by itself ends with the page
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where elements go: a pointer, a stride per axis of the nest, and bytes per element."""
+    """Where elements go: a pointer, a stride per axis of the nest, and bytes per element; `far` if that is a buffer, not on-chip memory."""
 
     pointer: str
     strides: tuple[Int, ...]
     size: int
+    far: bool = False
 
 
 def identity(e: Lanes, x: str) -> str:
@@ -108,7 +111,7 @@ class Nest:
 
     def _merge(self, keep_last: bool) -> None:
         """Drop axes of one element, and merge neighbours that all operands and targets walk through alike."""
-        self.places += [Place(m.pointer, aligned(m.strides, t.shape, self.full), t.dtype.itemsize) for t, m in self.kept]
+        self.places += [Place(m.pointer, aligned(m.strides, t.shape, self.full), t.dtype.itemsize, far(m.roots)) for t, m in self.kept]
         rows = [*self.rows.values(), *(p.strides for p in self.places)]
         axes: list[tuple[Int, list[Int]]] = []
         last = len(self.extents) - 1
@@ -127,7 +130,7 @@ class Nest:
         self.counts: list[Int] = [n for n, _ in axes]
         keys = list(self.rows)
         self.rows = {key: tuple(s[j] for _, s in axes) for j, key in enumerate(keys)}
-        self.places = [Place(p.pointer, tuple(s[len(keys) + j] for _, s in axes), p.size) for j, p in enumerate(self.places)]
+        self.places = [replace(p, strides=tuple(s[len(keys) + j] for _, s in axes)) for j, p in enumerate(self.places)]
 
     # ---- the loops ----
 
@@ -295,6 +298,8 @@ class Step:
         stride = self.nest.rows[id(t)][self.inner.axis]
         pointer = self.fn.at(self.nest.pointers[id(t)], self.fn.mul(self.j, stride), size)
         if self.lanes.width == 1 or stride == 1:
+            if stride == 1 and far(t.source.roots):  # type: ignore[union-attr]  # a leaf
+                self._ahead(pointer, self.nest.rows[id(t)], size, writes=False)
             return self.fn.load(self.lanes.type(kind), pointer, size)
         if stride == 0:
             return self.lanes.splat(kind, self.fn.load(kind, pointer, size))
@@ -313,11 +318,20 @@ class Step:
         stride = place.strides[self.inner.axis]
         pointer = self.fn.at(self.nest.targets[number], self.fn.mul(self.j, stride), place.size)
         if self.lanes.width == 1 or stride == 1:
+            if stride == 1 and place.far:
+                self._ahead(pointer, place.strides, place.size, writes=True)
             self.fn.store(self.lanes.type(kind), value, pointer, place.size)
             return
         for i in range(self.lanes.width):
             element = self.fn.let(f"extractelement {self.lanes.type(kind)} {value}, i64 {i}")
             self.fn.store(kind, element, self.fn.at(pointer, self.fn.mul(i, stride), place.size), place.size)
+
+    def _ahead(self, pointer: str, strides: tuple[Int, ...], size: int, *, writes: bool) -> None:
+        """Ask for the same place of the next row, so that memory works meanwhile."""
+        count = self.inner.count
+        if self.lanes.width < WIDTH or len(strides) < 2 or strides[-2] == 0 or not isinstance(count, int) or count * size < _ROW:
+            return
+        self.fn.ask(self.fn.at(pointer, strides[-2], size), writes=writes)
 
     def keep(self) -> None:
         """Store what others will ask for."""
