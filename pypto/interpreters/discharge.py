@@ -39,7 +39,7 @@ class _RunTimeBound(Exception):
 def refused(eqn: Eqn, why: str) -> NumericsError:
     return NumericsError(
         "PL703",
-        f"`{eqn.op.name}` of this kernel has no derivative: {why}",
+        f"`{eqn.op.name}` cannot be a function of values: {why}",
         fix="give the kernel a way back: pypto.custom_vjp on a function that calls it",
         at=eqn.source,
     )

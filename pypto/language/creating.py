@@ -247,4 +247,4 @@ def expand_clone(src: Any, target: Any) -> Any:
     shape = _shape_of(target, "expand_clone")
     if aval_of(value).rank != len(shape):
         raise ShapeError("PL301", f"expand_clone: {aval_of(value)} in the shape {list(shape)}", fix="give both the same number of axes")
-    return lax.broadcast(value, shape=shape)
+    return lax.broadcast_to(value, shape=shape)
