@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pypto import dtypes, lax
+from pypto import dtypes, lax, numerics
 from pypto.core.avals import TENSOR, TILE, RefAval
 from pypto.core.index import dim
 from pypto.core.trace import aval_of
@@ -171,7 +171,7 @@ def create_tensor(
     extents = tuple(dim(index_of(d) or 0) for d in dims)
     static = tuple(d if isinstance(d, int) else None for d in extents)
     dynamic = [d for d, s in zip(dims, static, strict=True) if s is None]
-    init = None if init_value is None else kind.storage.type(init_value)
+    init = None if init_value is None else numerics.round_literal(init_value, kind)
     params = {"shape": static, "dtype": kind, "space": Space.DDR, "init": init, "name": "", "manual_dep": bool(manual_dep)}
     (var,) = trace.emit(lax.alloc, [trace.atom(d) for d in dynamic], params, [RefAval(extents, kind)])
     if init is None:
