@@ -11,8 +11,10 @@ import pytest
 WANTED = {
     "interrupt in a kernel": "interrupted at once, right afterwards",
     "interrupt in blocks": "interrupted at once, right afterwards",
+    "interrupt in phases": "interrupted at once, right afterwards",
     "interrupt in an orchestration": "interrupted at once, right afterwards",
     "handler that returns": "handler saw [True]",
+    "handler that returns, in phases": "handler saw [True]",
     "other threads": "went on",
     "fork": "child 0, parent right, workers 2",
     "fork while running": "children [0, 0, 0, 0, 0], parent right",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-CASES = [("launches", 200, 10_000, 256), ("extents", 400, 10_000, 256), ("compilations", 60, 200, 1100)]
+CASES = [("launches", 200, 10_000, 256), ("extents", 6000, 10_000, 256), ("compilations", 60, 200, 1100)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the size of the process from /proc")

@@ -32,6 +32,7 @@ def _machine(target: Target) -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # the runtime changes stacks in assembly
     chosen = llvm.Target.from_default_triple()
     return chosen.create_target_machine(cpu=target[0], features=target[1], opt=2, jit=True, codemodel="jitdefault")
 

@@ -31,6 +31,8 @@ declare void @pypto_free(ptr, ptr)
 declare i64 @pypto_parallel(ptr, ptr, i64, i64, i64, ptr, ptr, i64)
 declare i64 @pypto_turn(ptr)
 declare i64 @pypto_poll(ptr)
+declare i64 @pypto_barrier(ptr, i64)
+declare i64 @pypto_phases(ptr, ptr, i64, ptr, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
 """What `native` provides: memory of the orchestration in a list, threads, order, signals."""

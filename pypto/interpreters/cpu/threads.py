@@ -101,6 +101,19 @@ def spread(
     _checked(w, f"call i64 @pypto_parallel({arguments})")
 
 
+def phases(
+    w: Writer,
+    count: Int,
+    straight: int,
+    captured: Sequence[Value],
+    body: Callable[[Writer, Sequence[Value], str], None],
+) -> None:
+    """As `turns`, for turns that wait for each other: on this thread, each with a stack of its own (`phases.ll`)."""
+    context, room = _packed(w, captured), w.fn.load("i64", "@room", 8)
+    function = _function(w, straight, captured, body)
+    _checked(w, f"call i64 @pypto_phases(ptr @{function}, ptr {context}, i64 {count}, ptr %err, i64 {room})")
+
+
 def _packed(w: Writer, captured: Sequence[Value]) -> str:
     arguments = [*w.module.shared, *(a for x in captured for a in arguments_of(x))]
     context = w.fn.slot(f"[{max(1, len(arguments))} x i64]")
