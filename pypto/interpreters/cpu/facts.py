@@ -17,7 +17,11 @@ import numpy as np
 from pypto.core.avals import RefAval, ScalarAval, TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
 from pypto.interpreters.cpu.coverage import MOST, Written, comes_before, covers
-from pypto.interpreters.cpu.independence import Access, conflict, steady
+from pypto.interpreters.cpu.independence import Access, conflict, moves, steady
+
+_FEW = 8
+"""Turns that stand for all those of a loop whose end is known at run time only: offsets are sums and multiples of its index, so that
+turns next to each other are as far apart as these everywhere, and others farther."""
 
 _RECENT = 8  # stores to a buffer that are looked at when it is read
 
@@ -92,6 +96,7 @@ class _Walk:
         self.env: dict[Var, Any] = {}  # scalars as arrays over the grid, handles as windows
         self.extents: list[int] = []
         self.written: dict[Var, list[Written]] = {}
+        self.endless: set[int] = set()
         self.loops: list[int] = []  # the loops around, one for each axis of the grid; each run of this walk through a loop is another
         self.count = 0
         self.read: set[Var] = set()
@@ -146,17 +151,18 @@ class _Walk:
             self.lost = True
         if kind != "write" and window is not None and window.buffer not in self.read and window.buffer in self.outer:
             done = self.written.get(window.buffer, ())
-            if not any(comes_before(w, window.starts, window.sizes, self.loops) for w in done[-_RECENT:]):
+            before = (comes_before(w, window.starts, window.sizes, self.loops) for w in done[-_RECENT:])
+            if any(map(self._endless, window.starts)) or not any(before):
                 self.read.add(window.buffer)
         where = (None, (), ()) if window is None else (window.buffer, window.starts, window.sizes)
-        self.log.append(Access(kind, *where, load, tuple(self.extents)))
+        self.log.append(Access(kind, *where, load, tuple(self.extents), frozenset(self.endless)))
 
     def within(self, e: Eqn, offsets: Sequence[Any], sizes: Sequence[int | None], more: bool = True) -> None:
         """Note whether a window of operand 0 is inside, at every point of the grid."""
         self.seen.add(id(e))
         for extent, offset, size in zip(e.ins[0].aval.shape, offsets, sizes, strict=True):
             known = isinstance(extent, int) and isinstance(offset, np.ndarray) and size is not None
-            if not known or not more or (offset.size and (offset.min() < 0 or offset.max() + size > extent)):
+            if not known or not more or self._endless(offset) or (offset.size and (offset.min() < 0 or offset.max() + size > extent)):
                 self.outside.add(id(e))
                 return
 
@@ -178,6 +184,8 @@ class _Walk:
             self._scalar(e, ins)
 
     def _scalar(self, e: Eqn, ins: list[np.ndarray]) -> None:
+        if sum(map(self._endless, ins)) > (e.op.name in ("add", "sub")) + (e.op.name in ("add", "sub", "mul")):
+            return  # it may come back to where it was after more turns than are looked at
         if e.op.reads or math.prod(np.broadcast_shapes(*(x.shape for x in ins))) > MOST:
             return
         with np.errstate(all="ignore"):
@@ -244,6 +252,10 @@ class _Walk:
         self.loops.append(self.count)
         return np.asarray(values, np.int64).reshape(-1, *[1] * (len(self.extents) - 1))
 
+    def _endless(self, offset: Any) -> bool:
+        """Whether an offset varies with the index of a loop whose end is not known."""
+        return isinstance(offset, np.ndarray) and any(moves(offset, axis) for axis in self.endless)
+
     def _turns(self, e: Eqn, count: int, start: int, made: int) -> None:
         """Note whether the turns along the newest axis are independent of each other."""
         found = conflict(self.log[start:], frozenset(self.made[made:]), len(self.extents) - 1, count)
@@ -262,6 +274,11 @@ class _Walk:
         if runs is not None and (len(runs) > MOST or e.params.get("exits")):
             runs = None
         depth, start, made = len(self.extents), len(self.log), len(self.made)
+        first, _, step = bounds
+        parallel = e.params["kind"] == "parallel" and not e.outs and not self.inner and not e.params.get("exits")
+        if parallel and bounds[1] is None and first is not None and step is not None and int(step) > 0:
+            runs, certain = range(int(first), int(first) + _FEW * int(step), int(step)), False
+            self.endless.add(depth)
         for v in body.invars:
             self.env.pop(v, None)
         if runs is not None:
@@ -270,7 +287,7 @@ class _Walk:
             if isinstance(init, Window) and after is inside:
                 self.env[inside] = self.env[out] = init
         self.block(body, certain and runs is not None and len(runs) > 0)
-        if runs is not None and e.params["kind"] == "parallel" and not e.outs and not self.inner:
+        if runs is not None and parallel:
             self._turns(e, len(runs), start, made)
         self._launch(e, depth, start, made)
         self._leave(depth)
@@ -284,6 +301,9 @@ class _Walk:
         if e.params["blocks"]:
             if isinstance(parts.blocks, np.ndarray) and parts.blocks.ndim == 0 and int(parts.blocks) <= MOST:
                 count = int(parts.blocks)
+            elif not self.inner:
+                count, certain = _FEW, False
+                self.endless.add(depth)
             self.env.pop(invars[0], None)
             if count is not None:
                 self.env[invars[0]] = self._axis(range(count))
@@ -304,6 +324,7 @@ class _Walk:
         """Back to the grid around a loop: what was computed on its axis is no longer of use."""
         if len(self.extents) > depth:
             del self.extents[depth:], self.loops[depth:]
+            self.endless = {axis for axis in self.endless if axis < depth}
             stale = [v for v, x in self.env.items() if isinstance(x, np.ndarray) and x.ndim > depth]
             stale += [v for v, x in self.env.items() if isinstance(x, Window) and any(s is not None and s.ndim > depth for s in x.starts)]
             for v in stale:
