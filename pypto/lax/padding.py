@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pypto import dtypes
+from pypto import dtypes, numerics
 from pypto.core.avals import ArrayAval, Aval, TileAval
 from pypto.core.op import OPS, Native, No, Op
 from pypto.core.trace import aval_of
@@ -26,7 +26,7 @@ _X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(3, 4)
 def _filled(x: np.ndarray, shape: tuple[int, ...], pad: str, valid: tuple[int, ...]) -> np.ndarray:
     """The valid part of x in the corner of a larger array of pad values."""
     value = dtype_of(x.dtype).pad(pad)
-    result = np.full(shape, np.asarray(value).astype(x.dtype), x.dtype)
+    result = np.full(shape, numerics.round_literal(value, dtype_of(x.dtype)), x.dtype)
     inside = tuple(slice(0, v) for v in valid)
     result[inside] = x[inside]
     return result

@@ -94,7 +94,7 @@ def _reinterpret_taint(taints: Any, arrays: Any, params: dict[str, Any]) -> Any:
 
 def _reinterpret_samples() -> list[Any]:
     kinds = [d for d in DTYPES.values() if d.bits % 8 == 0 and d.kind in (dtypes.Kind.INT, dtypes.Kind.UINT, dtypes.Kind.FLOAT)]
-    chosen = [d for d in kinds if d.storage.kind != "V" and d not in (dtypes.HF8, dtypes.FP8E8M0)]
+    chosen = [d for d in kinds if d.storage.kind != "V"]
     return [((sample_values(a, (3, 8), seed=5),), {"dtype": b, "source": a}) for a in chosen for b in chosen if a is not b and a.arithmetic]
 
 

@@ -89,25 +89,25 @@ def fill(value: Any, *, shape: tuple[int, ...], dtype: DType, level: str | None 
     return np.full(shape, np.asarray(value).astype(dtype.storage), dtype.storage)
 
 
-def full(shape: Sequence[int], value: Any, dtype: Any = None, *, level: str | None = None) -> Any:
+def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, level: str | None = None) -> Any:
     """An array of one value.
 
     Args:
       shape: extents.
-      value: a number, rounded once to the dtype, or a scalar of it.
+      fill_value: a number, rounded once to the dtype, or a scalar of it.
       dtype: the dtype of the result; by default the value's.
 
     >>> full((2,), 3, "INT8")
     Array([3, 3], dtype=INT8)
     """
-    kind = aval_of(value).dtype if dtype is None else dtype_of(dtype)
-    scalar_aval = aval_of(value)
-    if isinstance(value, bool | int | float):
-        value = literal(value, kind)
+    kind = aval_of(fill_value).dtype if dtype is None else dtype_of(dtype)
+    scalar_aval = aval_of(fill_value)
+    if isinstance(fill_value, bool | int | float):
+        value = literal(fill_value, kind)
     elif scalar_aval.shape != ():
         raise ShapeError("PL301", f"full: the value has shape {list(scalar_aval.shape)}", fix="give one number")
     else:
-        value = as_dtype(value, scalar_aval, kind)
+        value = as_dtype(fill_value, scalar_aval, kind)
     return fill(value, shape=tuple(int(d) for d in shape), dtype=kind, level=level)
 
 
@@ -271,7 +271,7 @@ def broadcast(x: Any, *, shape: tuple[int, ...]) -> Any:
 
     >>> import numpy as np
     >>> from pypto import lax
-    >>> lax.broadcast(np.int32([[1], [2]]), shape=(2, 3))
+    >>> lax.broadcast_to(np.int32([[1], [2]]), (2, 3))
     Array([[1, 1, 1],
            [2, 2, 2]], dtype=INT32)
     """

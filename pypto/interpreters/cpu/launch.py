@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
+from pypto import numerics
 from pypto.core.avals import RefAval
 from pypto.core.ir import Jaxpr
 from pypto.errors import InternalError, OutOfMemoryError
@@ -96,7 +95,7 @@ class Compiled:
                     slots.append(v.written.ctypes.data)
                 slots += [v.data.shape[i] for i in p.dynamic]
             else:
-                raw = v.data.astype(np.float32) if p.aval.dtype.is_float else v.data
+                raw = numerics.widened(v.data) if p.aval.dtype.is_float else v.data
                 slots.append(int.from_bytes(raw.tobytes(), "little"))
         return slots
 

@@ -22,7 +22,7 @@ from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
 
-_DTYPES = (dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8, dtypes.FP8E4M3FN, dtypes.FP8E5M2)
+_DTYPES = (dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8, dtypes.FP8E4M3FN, dtypes.FP8E5M2, dtypes.HF8)
 
 
 def product(*, accumulates: bool, biased: bool) -> Callable[..., list[Value]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pypto import dtypes, numerics
 from pypto.core.avals import RefAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var, free_vars
 from pypto.dtypes import DType
@@ -206,7 +207,8 @@ class Writer:
         raw = np.asarray(value)
         kind = register_kind(dtype)
         if kind == "float":
-            return Scalar(dtype, constant(kind, float(raw.astype(np.float32))))
+            return Scalar(dtype, constant(kind, float(numerics.widened(raw))))
+        raw = raw.view(np.uint8) if dtype is dtypes.HF4 else raw  # bytes nobody computes with
         return Scalar(dtype, constant(kind, int(raw)), int(raw))
 
     def index(self, x: Value) -> Int:
