@@ -127,15 +127,18 @@ class Jitted:
         avals = [_type_of(x) for x in flat.leaves]
         leaves = tuple(_leaf_key(x, a) for x, a in zip(flat.leaves, avals, strict=True))
         outside = self._guard.snapshot() if self._guard is not None else freezer.key(self.fun)
-        owned = [self._is(self.donated, i, len(args)) for i in range(len(args)) if not static[i]]
-        donated = [
-            d for d, a in zip(owned, [a for a, s in zip(args, static, strict=True) if not s], strict=True) for _ in tree.flatten(a)[0]
-        ]
-        donated += [k in self.donated for k in sorted(moving) for _ in tree.flatten(moving[k])[0]]
+        donated = self._given_away(args, static, moving) if self.donated else [False] * len(flat.leaves)
         defaults = tuple((name, freezer.key(value)) for name, value in _defaults(self.fun))
         axes = () if current_trace() is EVAL else tuple(named_axes(current_trace()).items())
         key = _Key(flat.inputs, leaves, keys, defaults, outside, platform_of(config.current().platform), axes)
         return _Call(flat, key, avals, donated)
+
+    def _given_away(self, args: Sequence[Any], static: Sequence[bool], moving: dict[str, Any]) -> list[bool]:
+        """Of each leaf, whether its array is given away."""
+        owned = [self._is(self.donated, i, len(args)) for i in range(len(args)) if not static[i]]
+        dynamic = [a for a, s in zip(args, static, strict=True) if not s]
+        donated = [d for d, a in zip(owned, dynamic, strict=True) for _ in tree.flatten(a)[0]]
+        return donated + [k in self.donated for k in sorted(moving) for _ in tree.flatten(moving[k])[0]]
 
     @staticmethod
     def _is(chosen: frozenset[int | str], i: int, count: int) -> bool:

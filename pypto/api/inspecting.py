@@ -106,7 +106,7 @@ def traced(
     trace = ClosedTrace(current_trace(), name_of(fun))
     trace.axes = axes
     with tracing(trace):
-        inputs = [trace.new(_aval(x), name) for x, name in zip(flat.leaves, flat.names, strict=True)]
+        inputs = [trace.new(_aval(x)) for x in flat.leaves]
         outs = flat(*inputs)
         jaxpr = trace.open_program(inputs, outs, name_of(fun))
     if trace.captured:
