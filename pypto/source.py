@@ -18,9 +18,6 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _WITH = contextlib.__file__
 """The frame that runs the first half of a generator in a `with` statement: nobody's own code."""
 
-Span = tuple[int, int, int, int]
-"""First line, last line (both 1-based), first column, end column (both 0-based, in characters)."""
-
 
 @lru_cache(maxsize=4096)
 def _positions(code: CodeType) -> tuple[tuple[int | None, int | None, int | None, int | None], ...]:

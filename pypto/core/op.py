@@ -184,7 +184,7 @@ class Op:
     linearize: Any = None
     transpose: Any = field(default_factory=lambda: No("it is not linear: reverse mode goes through the operations of its jvp rule"))
     batching: Any = field(default_factory=lambda: No("nothing is known about its axes"))
-    cpu: Any = field(default_factory=lambda: No("the compiled executor is not built yet"))
+    cpu: Any = field(default_factory=lambda: No("it has no rule for the compiled executor"))
     pto: Native | No = field(default_factory=lambda: No("it has no PTO instruction of its own"))
     exact: Exact | Ulp = field(default_factory=lambda: Exact("movement"))
     golden: str | None = None
@@ -292,5 +292,3 @@ def _option(name: str, value: Any) -> Any:
 
 OPS: dict[str, Op] = {}
 """Every op, by name. Filled by the decorators when `pypto.lax` is imported; read-only afterwards."""
-STRUCTURAL = ("loop", "cond", "region", "call", "alloc", "get", "set")
-"""The ops that traces and passes may know by name."""

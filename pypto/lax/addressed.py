@@ -285,8 +285,6 @@ def paged_gather(
 
 # ---- atomic updates ----------------------------------------------------------------------------------------------
 
-COMBINES = ("add", "max", "min")
-
 
 def _accumulate_aval(
     target: Aval, value: Aval, *offsets: Aval, sizes: tuple[int, ...], drop: tuple[int, ...], combine: str
