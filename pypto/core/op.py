@@ -134,6 +134,8 @@ class Op:
       index: positions of operands that choose an address: an element nobody wrote may not reach them.
       addresses: how an op that goes through the handle at position 0 finds its elements: `(*arrays, **params) ->` their row-major
         positions in the buffer, -1 for none. What it reads is the result; what it writes is operand 1, in row-major order.
+      by_values: for an op that goes through a buffer at computed places, `(the whole array, operands, **options) -> the result`, or the
+        array afterwards if it writes: that function of values is what is differentiated.
       keep: it stays although nobody uses its results: an effect that is no write to memory.
       mark: it stays, and executors pass over it: what it says is for whoever prints, watches or places the program.
       unit: which unit runs it: vector, cube, move, scalar or control.
@@ -173,6 +175,7 @@ class Op:
     faults: Callable[..., Fault | None] | None = None
     index: tuple[int, ...] = ()
     addresses: Callable[..., Any] | None = None
+    by_values: Callable[..., Any] | None = None
     keep: bool = False
     mark: bool = False
     unit: str = "vector"
@@ -270,8 +273,8 @@ class Op:
         """How the axes of one application may be cut."""
         return self.axes(*avals, **params) if callable(self.axes) else self.axes
 
-    def rule(self, slot: str) -> Callable[..., Any]:
-        """The rule in a slot.
+    def rule(self, slot: str, where: str = "") -> Callable[..., Any]:
+        """The rule in a slot; `where` says in an error which application it is.
 
         Errors:
           PL703 with the reason when there is none.
@@ -279,7 +282,7 @@ class Op:
         value = getattr(self, slot)
         if isinstance(value, No):
             fix = f"write it with operations that have a {slot} rule, or give the function around it one: pypto.custom_vjp"
-            raise NumericsError("PL703", f"{self.name} has no {slot} rule: {value.reason}", fix=fix)
+            raise NumericsError("PL703", f"{self.name}{where} has no {slot} rule: {value.reason}", fix=fix)
         return value
 
 

@@ -184,6 +184,8 @@ def call_in_program(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any
                 f"`{p.name}` of {kernel.signature.name}() is an output: in an array program nothing is written in place",
                 fix=f"leave `{p.name}` out; the call returns it",
             )
+        if isinstance(p.type, TensorType) and p.type.direction == INOUT and isinstance(x, np.ndarray):
+            x = np.array(x)  # it is an operand: it may be read-only, and stays as it is
         stands.append(_stand_in(x) if isinstance(x, Tracer | Array) else x)
     call = calls.prepare(kernel.signature, stands, kernel.guard.key)
     operands = [_value(x, a) for x, a in zip(given, call.arguments, strict=True) if a.aval is not None and x is not OMITTED]
