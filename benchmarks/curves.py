@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import pypto
 from benchmarks import kernels
-from benchmarks.startup import seconds
-from benchmarks.trace import kernel
+from benchmarks.trace import kernel, median
 from benchmarks.workloads import COMPILED, WORKLOADS, measure
 from pypto.interpreters.cpu.launch import compile_program
 
@@ -34,10 +34,10 @@ def unfused(count: int) -> str:
     return "\n".join("        t = pl.row_expand_sub(t, pl.row_max(t))" for _ in range(count // 2))
 
 
-def operations() -> list[dict[str, Any]]:
-    """Trace, lowering and compilation against the number of operations."""
-    rows = []
-    for count in (100, 500, 1500, 3000):
+def operations(counts: Sequence[int] = (100, 500, 1500, 3000)) -> list[dict[str, Any]]:
+    """Trace, lowering and compilation against the number of operations; the results are the reference executor's, bit for bit."""
+    rows, x = [], np.random.default_rng(0).normal(size=(16, 64)).astype(np.float32)
+    for count in counts:
         k = kernel(unfused(count), f"unfused{count}")
         start = time.perf_counter()
         k.trace()
@@ -48,18 +48,21 @@ def operations() -> list[dict[str, Any]]:
             made = compile_program(program.orchestration, program.bodies)
         row = {"operations": count, "trace": traced - start, "lower": lowered - traced, "machine code": time.perf_counter() - lowered}
         rows.append({**row, "executor": made.executor})
+        got = np.asarray(k(x))
+        with pypto.override(executor="reference"):
+            assert got.tobytes() == np.asarray(k(x)).tobytes(), f"{count} operations: not the bits of the reference executor"
         print(f"{count:5} operations, s: " + ", ".join(f"{n} {s:.3f}" for n, s in row.items() if n != "operations"), flush=True)
     return rows
 
 
-def tasks() -> list[dict[str, Any]]:
+def tasks(counts: Sequence[int] = (10, 100, 1000, 10_000)) -> list[dict[str, Any]]:
     """Microseconds of a small task against their number."""
     rows = []
-    for count in (10, 100, 1000, 10_000):
+    for count in counts:
         k, x = kernels.tasks(count), np.ones((count, 16), np.float32)
         out = np.zeros_like(x)
         k(x, out)
-        took = seconds(lambda k=k, x=x, out=out: k(x, out), 9)
+        took = median(lambda k=k, x=x, out=out: k(x, out), 9)
         assert np.array_equal(out, x + 1)
         rows.append({"tasks": count, "us": took * 1e6, "us per task": took * 1e6 / count})
         print(f"{count:6} tasks: {took * 1e6:.1f} us, {took * 1e6 / count:.3f} us each", flush=True)

@@ -16,6 +16,7 @@ from pypto.core.ir import Eqn, Jaxpr, Literal, Var
 from pypto.core.op import OPS, Op
 from pypto.interpreters.cpu.launch import compile_program
 from pypto.interpreters.values import Buffer, Ref
+from pypto.lax.tasks import DIRECT
 
 BLOCK = 1 << 20
 
@@ -33,7 +34,7 @@ def program(op: Op) -> tuple[Jaxpr, dict[str, Jaxpr]]:
         Eqn(OPS["set"], (out, y, zero), (), {"sizes": (BLOCK,), "drop": ()}),
     )
     outer = [Var(v.aval, v.name) for v in (x, out)]
-    call = Eqn(OPS["call"], tuple(outer), (), {"kernel": "kernel", "blocks": False})
+    call = Eqn(OPS["call"], tuple(outer), (), {"kernel": "kernel", "blocks": False, "launch": DIRECT})
     return Jaxpr(tuple(outer), (call,), (), "program"), {"kernel": Jaxpr((x, out), eqns, (), "kernel")}
 
 

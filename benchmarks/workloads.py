@@ -1,13 +1,15 @@
 """W1 to W7 against their peers, interleaved in one run: medians in ms, and the ratio of the best peer to pypto.
 
 `python -m benchmarks.workloads [W1 ...] [--rounds N] [--quick] [--reference] [--json FILE]`. Peers: jax.jit of the straight array
-program, NumPy tile loops, Pallas under `interpret=True`. Every result is compared with
+program, NumPy tile loops, Pallas under `interpret=True`, Triton's interpreter where it is installed. Every result is compared with
 jax's in the same run, and with `--reference` the bits with those of the reference executor. Figures of different runs do not compare.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import json
 import statistics
 import time
@@ -24,7 +26,8 @@ from benchmarks.peers import BF16
 
 F32, I8, I32 = np.float32, np.int8, np.int32
 COMPILED = {"check": False, "executor": "cpu"}
-SLOW = ("pallas interpret", "pypto reference")
+TRITON = "triton interpret"
+SLOW = ("pallas interpret", TRITON, "pypto reference")
 """Competitors that are measured in the first rounds only."""
 
 
@@ -141,6 +144,10 @@ def competitors(work: Workload, size: int, *, others: bool = True, reference: bo
     run["numpy tiles"] = lambda: work.tiles(*inputs, *outs["numpy tiles"])
     if others:
         compiled("pallas interpret", lambda *xs: work.pallas(jax, jax_pallas, *xs))
+        if (kernels_of_triton := triton()) is not None:
+            outs[TRITON] = [np.zeros(s, d) for s, d in work.outputs(size)]
+            results[TRITON] = lambda: outs[TRITON]
+            run[TRITON] = lambda: kernels_of_triton.KERNELS[work.name](*inputs, *outs[TRITON])
     if reference:
 
         def meaning() -> None:
@@ -149,6 +156,13 @@ def competitors(work: Workload, size: int, *, others: bool = True, reference: bo
 
         run["pypto reference"] = meaning
     return Competitors(run, results, kernel.lower().compiled)
+
+
+def triton() -> Any:
+    """The workloads for Triton's interpreter; None where it is not installed."""
+    if importlib.util.find_spec("triton") is None:
+        return None
+    return importlib.import_module("benchmarks.triton_peers")
 
 
 def timed(found: Competitors, rounds: int, repeat: int) -> dict[str, float]:
@@ -184,14 +198,17 @@ def measure(work: Workload, *, rounds: int, others: bool = True, reference: bool
         seconds = timed(found, rounds, work.repeat)
     want = found.results["jax.jit"]()
     error = distance(work, found.results["pypto"](), want)
+    wrong = []
     for name in seconds:
         if not (far := distance(work, found.results[name](), want)) <= work.tolerance:  # NaN is no result
-            raise SystemExit(f"{work.name}: {name} is {far:.2e} from jax")
+            if name != TRITON:
+                raise SystemExit(f"{work.name}: {name} is {far:.2e} from jax")
+            wrong.append(name)  # as it is known for: the table says so, and it is no peer
     # a bare ufunc call launches no program: it is no peer of a launch
-    rivals = [n for n in seconds if n not in ("pypto", "pypto reference") and not (work.name == "W7" and n == "numpy tiles")]
+    rivals = [n for n in seconds if n not in ("pypto", "pypto reference", *wrong) and not (work.name == "W7" and n == "numpy tiles")]
     best = min(rivals, key=lambda n: seconds[n])
     row: dict[str, Any] = {"workload": work.name, "what": work.what, "size": size or work.sizes[-1]}
-    row["ms"] = {name: s * 1e3 for name, s in seconds.items()}
+    row["ms"], row["wrong"] = {name: s * 1e3 for name, s in seconds.items()}, wrong
     row |= {"best peer": best, "ratio": seconds[best] / seconds["pypto"], "target": work.target, "error": error}
     row["executor"] = found.compiled.executor + (f" ({found.compiled.reason})" if found.compiled.reason else "")
     if reference:
@@ -202,13 +219,17 @@ def measure(work: Workload, *, rounds: int, others: bool = True, reference: bool
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Rows as a Markdown table, in ms (W7 in us)."""
+    """Rows as a Markdown table, in ms (W7 in us), and under it who took no part."""
     names = list(dict.fromkeys(n for r in rows for n in r["ms"]))
     lines = [f"| | {' | '.join(names)} | best peer / pypto | wanted |", f"|---|{'---:|' * (len(names) + 2)}"]
     for r in rows:
         unit, name = (1e3, " (us)") if r["workload"] == "W7" else (1, "")
-        cells = [f"{r['ms'][n] * unit:.3g}" if n in r["ms"] else "" for n in names]
+        cells = [f"{r['ms'][n] * unit:.3g}{', wrong numbers' * (n in r['wrong'])}" if n in r["ms"] else "" for n in names]
         lines.append(f"| {r['workload']}{name} | {' | '.join(cells)} | {r['ratio']:.2f} ({r['best peer']}) | {r['target']} |")
+    if TRITON not in names:
+        lines.append(
+            "\nTriton's interpreter took no part: " + ("it takes seconds." if triton() is not None else "Triton is not installed.")
+        )
     return "\n".join(lines)
 
 

@@ -23,7 +23,8 @@ class Config:
     Attributes:
       platform: a row of the platform table; what a kernel is lowered for.
       check: whether runs track elements that were never written or are not valid, and report hazards of operations. The reference
-        executor runs them, whatever `executor` says: compiled code has no shadow bits.
+        executor runs them, whatever `executor` says: compiled code has no shadow bits. None, the default, leaves it to what is
+        done: calls are not checked; what is there to find faults is (see `finds_faults`).
       verify: whether the verifier runs between passes.
       executor: "cpu" for compiled code, or "reference" for the definitions, one operation at a time: the same bits. A program that there
         is no code for runs on the reference executor; `Program.compiled` tells, with the reason.
@@ -34,9 +35,9 @@ class Config:
     """
 
     platform: str = "a2a3sim"
-    check: bool = True
+    check: bool | None = None
     verify: bool = False
-    executor: str = "reference"
+    executor: str = "cpu"
     threads: int | None = None
     cache: bool = True
     cache_directory: str | os.PathLike[str] | None = None
@@ -44,6 +45,8 @@ class Config:
 
     def __post_init__(self) -> None:
         platform_of(self.platform)
+        if self.check is not None and type(self.check) is not bool:
+            raise CallError("PL606", f"check={self.check!r}", fix="True, False, or None")
         if self.executor not in EXECUTORS:
             raise CallError("PL606", f"there is no executor {self.executor!r}", fix=f"one of {', '.join(EXECUTORS)}")
         if self.threads is not None and (type(self.threads) is not int or not 1 <= self.threads <= MOST_THREADS):
@@ -54,6 +57,11 @@ class Config:
             raise CallError("PL606", f"cache_megabytes={self.cache_megabytes!r}", fix="a number from 0 on")
         if self.cache_directory is not None and not isinstance(self.cache_directory, str | os.PathLike):
             raise CallError("PL606", f"cache_directory={self.cache_directory!r}", fix="a path, or None")
+
+    @property
+    def finds_faults(self) -> bool:
+        """Whether golden tests, `python -m pypto run` and `kernel.eager` are checked: unless `check=False` says otherwise."""
+        return self.check is not False
 
 
 _current: ContextVar[Config] = ContextVar("pypto_config", default=Config())  # noqa: B039 - Config is frozen

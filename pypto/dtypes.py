@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from pypto import hifloat
 from pypto.errors import ShapeError
 
 Number = bool | int | float
@@ -36,6 +37,7 @@ class DType:
       name: the language's spelling, "FP32".
       short: the spelling of printed programs, "f32".
       storage: NumPy dtype of an array of this type; one element per item, also for types of less than a byte.
+        HF8 has one of its own, `pypto.hifloat.STORAGE`, because NumPy and ml_dtypes have none.
       bits: width of one element on the device.
       kind: family of values.
       computes_in: short name of the type arithmetic happens in; one rounding leads back.
@@ -109,6 +111,15 @@ class DType:
         return math.frexp(float(self._limits().smallest_normal))[1] - 1
 
     @property
+    def epsilon(self) -> float:
+        """How far the number after 1 is from 1 in a float format (FP32: 2**-23). HF8, whose precision tapers, is finest there.
+
+        Errors:
+          PL305 if the type is no float, or HF4.
+        """
+        return hifloat.EPSILON if self.name == "HF8" else float(self._limits().eps)
+
+    @property
     def max_value(self) -> Number:
         """Largest finite value, as an exact Python number."""
         return self._range()[1]
@@ -121,7 +132,7 @@ class DType:
     @property
     def has_infinity(self) -> bool:
         """Whether a float format can hold infinities."""
-        return self.name in ("FP32", "FP16", "BF16", "FP8E5M2")
+        return self.name in ("FP32", "FP16", "BF16", "FP8E5M2", "HF8")
 
     def pad(self, kind: str) -> Number:
         """The value that fills the padding of a tile.
@@ -154,6 +165,8 @@ class DType:
             return (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1) if self.is_signed else (0, (1 << self.bits) - 1)
         if not self.is_float:
             raise ShapeError("PL305", f"{self.name} values have no smallest or largest", fix="use a number dtype")
+        if self.name == "HF8":
+            return -hifloat.LARGEST, hifloat.LARGEST
         limits = self._limits()
         return float(limits.min) if self.is_signed else float(limits.smallest_normal), float(limits.max)
 
@@ -182,8 +195,9 @@ FP16 = _row("FP16", "f16", np.float16, 16, Kind.FLOAT, 0x33, "f16", "f32", "f32"
 FP32 = _row("FP32", "f32", np.float32, 32, Kind.FLOAT, 0x34, "f32", "f32", "f32")
 FP8E8M0 = _row("FP8E8M0", "f8e8m0", ml_dtypes.float8_e8m0fnu, 8, Kind.FLOAT, 0x36, "!pto.f8E8M0", "f32", None, False)
 BF16 = _row("BF16", "bf16", ml_dtypes.bfloat16, 16, Kind.FLOAT, 0x40, "bf16", "f32", "f32")
-HF4 = _row("HF4", "hf4", np.uint8, 4, Kind.FLOAT, 0x41, None, "f32", None, False)
-HF8 = _row("HF8", "hf8", np.uint8, 8, Kind.FLOAT, 0x42, "!pto.hif8", "f32", None, False)
+# HiF4 has scales on three levels, which nothing here computes: its elements are opaque bytes.
+HF4 = _row("HF4", "hf4", hifloat.opaque("hf4", np.void), 4, Kind.FLOAT, 0x41, None, "f32", None, False)
+HF8 = _row("HF8", "hf8", hifloat.STORAGE, 8, Kind.FLOAT, 0x42, "!pto.hif8", "f32", "f32", False)
 TASK_ID = _row("TASK_ID", "task", np.int64, 64, Kind.TASK, 0x50, None, arithmetic=False)
 # The packed predicate of a tile-level compare: not a number, so it is no BOOL and converts to nothing.
 MASK = _row("MASK", "mask", np.bool_, 1, Kind.MASK, None, None, arithmetic=False)
@@ -201,10 +215,10 @@ def _by_name(name: str) -> DType:
 
 
 # Where several rows share a storage type, an array means the plain number.
-_PLAIN = [row for row in DTYPES.values() if row not in (INDEX, HF4, HF8, TASK_ID, MASK)]
+_PLAIN = [row for row in DTYPES.values() if row not in (INDEX, TASK_ID, MASK)]
 _BY_STORAGE: dict[np.dtype[Any], DType] = {row.storage: row for row in _PLAIN}
 _BY_TEXT: dict[str, DType] = {
-    **{row.storage.name: row for row in _PLAIN},
+    **{row.storage.name: row for row in _PLAIN if row is not HF4},
     **{row.short: row for row in DTYPES.values()},
     **DTYPES,
 }

@@ -56,6 +56,7 @@ CODES: dict[str, str] = {
     "PL404": "a tile that is larger than its memory space",
     "PL405": "more rows, columns or blocks than one instruction of the platform takes",
     "PL406": "an operation or cast that the platform does not have for a dtype",
+    "PL407": "a buffer for which this machine has no memory",
     # PL5xx: tasks
     "PL501": "an operation on data outside a region, in an orchestration body",
     "PL502": "an spmd body that neither reads its block index nor dispatches a kernel",
@@ -192,6 +193,10 @@ class MemorySpaceError(PyptoError):
     """A memory space cannot hold or exchange a value."""
 
     family = "PL4"
+
+
+class OutOfMemoryError(MemorySpaceError, MemoryError):
+    """This machine has no memory for a buffer of a run."""
 
 
 class TaskError(PyptoError):

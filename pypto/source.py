@@ -7,19 +7,36 @@ import linecache
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import wraps
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _WITH = contextlib.__file__
 """The frame that runs the first half of a generator in a `with` statement: nobody's own code."""
 
+T = TypeVar("T")
 
-@lru_cache(maxsize=4096)
+
+def of_code(find: Callable[[CodeType], T]) -> Callable[[CodeType], T]:
+    """Remember what a function finds of a code object, as long as that lives."""
+    known: WeakKeyDictionary[CodeType, T] = WeakKeyDictionary()
+
+    @wraps(find)
+    def remembered(code: CodeType) -> T:
+        found = known.get(code)
+        if found is None:
+            known[code] = found = find(code)
+        return found
+
+    return remembered
+
+
+@of_code
 def _positions(code: CodeType) -> tuple[tuple[int | None, int | None, int | None, int | None], ...]:
     return tuple(code.co_positions())
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import pypto
-from pypto import dtypes
+from pypto import dtypes, numerics
 from pypto.core.avals import TILE, RefAval, ScalarAval, TileAval, scalar
 from pypto.core.ir import Eqn, Jaxpr, Literal, Var
 from pypto.core.op import OPS, Op
@@ -113,7 +113,7 @@ def bits(x: np.ndarray) -> np.ndarray:
     words = raw.view(f"u{raw.dtype.itemsize}") if raw.dtype != np.bool_ else raw.view(np.uint8)
     if raw.dtype.kind in "iub":
         return words
-    return np.where(np.isnan(raw.astype(np.float32)), words.dtype.type(0x7FFF if words.itemsize == 2 else 0x7F), words)
+    return np.where(np.isnan(numerics.widened(raw)), words.dtype.type(0x7FFF if words.itemsize == 2 else 0x7F), words)
 
 
 def outcome(run: Any) -> Any:

@@ -54,10 +54,11 @@ def _executor(request):
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _machine_code_of_tests(request):
-    """Keep what tests compile out of the user's cache: processes that tests start look there, too."""
+def _machine_code_of_tests(request, tmp_path_factory):
+    """Keep what tests compile out of the user's cache: processes that tests start, and other workers of pytest, look there, too."""
     before = os.environ.get("XDG_CACHE_HOME")
-    os.environ["XDG_CACHE_HOME"] = str(request.config.cache.mkdir("machine-code"))
+    kept = getattr(request.config, "cache", None)  # there is none with `-p no:cacheprovider`
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("machine-code") if kept is None else kept.mkdir("machine-code"))
     yield
     os.environ.pop("XDG_CACHE_HOME")
     if before is not None:

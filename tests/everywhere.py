@@ -31,7 +31,7 @@ def runs(kernel: Any, *args: Any, eager: bool = True) -> list[tuple[np.ndarray, 
             return kernel(*given)
 
     def verified(*given: Any) -> Any:
-        with pypto.override(verify=True):
+        with pypto.override(verify=True, check=True):
             return kernel(*given)
 
     ways: list[Callable[..., Any]] = [verified, unchecked, compiled, *([kernel.eager] if eager else [])]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pypto import numerics
-from pypto.dtypes import BOOL, DType, dtype_of
+from pypto.dtypes import BOOL, FP32, HF8, DType, dtype_of
 
 # Zeros, ones, halves and ties; the ends of FP16, BF16 and the integers; subnormals; numbers next to a power of two.
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, np.inf, -np.inf, np.nan, 65504.0, 65519.0, 65520.0, 3.3895314e38]
@@ -53,11 +53,16 @@ def _narrow(raw: np.ndarray, dtype: DType) -> np.ndarray:
     return (raw.astype(np.int16) - (8 if dtype.is_signed else 0)).astype(np.int8).astype(dtype.storage)
 
 
+def narrowed(x: np.ndarray, dtype: DType) -> np.ndarray:
+    """FP32 numbers in a float dtype; NumPy itself does not cast to HF8."""
+    return numerics.convert(x, FP32, HF8, "round", "ieee") if dtype is HF8 else x.astype(dtype.storage)
+
+
 def specials(dtype: DType) -> np.ndarray:
     """The values of a dtype that rules are about."""
     if dtype.is_float:
         with np.errstate(all="ignore"):
-            return np.array(NUMBERS, np.float32).astype(dtype.storage)
+            return narrowed(np.array(NUMBERS, np.float32), dtype)
     low, high = int(dtype.min_value), int(dtype.max_value)
     chosen = [0, 1, high, low, high - 1, low + 1, 2, 7, *((-1, -2, -7) if dtype.is_signed else ())]
     return np.array(chosen, np.uint64 if dtype.bits == 64 and not dtype.is_signed else np.int64).astype(dtype.storage)
@@ -70,7 +75,7 @@ def tame(dtype: DType, shape: Sequence[int], seed: int = 0) -> np.ndarray:
     raw = words(int(np.prod(shape)), seed)
     exponent = (raw >> 8) % np.uint32(12) + np.uint32(127 - 6)
     made = ((raw & np.uint32(0x80000000)) | (exponent << np.uint32(23)) | (raw * np.uint32(2654435761) >> np.uint32(9))).view(np.float32)
-    return made.astype(dtype.storage).reshape(shape)
+    return narrowed(made, dtype).reshape(shape)
 
 
 def patterns(dtype: DType) -> np.ndarray:
@@ -96,7 +101,7 @@ def canonical(x: Any) -> bytes:
     head = f"{array.dtype.name}{list(array.shape)}".encode()
     if array.dtype.kind in "biu" or "int" in array.dtype.name:
         return head + array.tobytes()
-    nan = np.isnan(array.astype(np.float32))
+    nan = np.isnan(numerics.widened(array))
     bits = array.view(f"u{array.dtype.itemsize}")
     return head + np.where(nan, bits.dtype.type(0), bits).tobytes() + nan.tobytes()
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import pypto
-from pypto import dtypes, lax
+from pypto import dtypes, lax, numerics
 from pypto.core.avals import ArrayAval, RefAval, TileAval, scalar
 from pypto.core.ir import Eqn, Jaxpr, Var
 from pypto.core.op import OPS, Moves, Op, Structural
@@ -25,7 +25,9 @@ from pypto.language.staging import StagingRuntime
 from pypto.language.trace import PlTrace
 from pypto.lax.families import literal
 from pypto.testing.goldens import resolve
+from pypto.testing.specs import round_to
 from pypto.tile import lower_program
+from tests.hard_inputs import narrowed
 
 OPERATIONS = [op for op in OPS.values() if not isinstance(op.axes, Structural)]
 """The ops that compute or move elements."""
@@ -104,7 +106,7 @@ def value_of(a: Any, valid: tuple[int, ...] | None = None, taint: np.ndarray | N
 def poisoned(a: np.ndarray, valid: tuple[int, ...]) -> np.ndarray:
     """A copy with values that would show outside a valid region."""
     kind = dtype_of(a.dtype)
-    bad = np.full(a.shape, np.nan if kind.is_float else kind.min_value if kind.is_signed else kind.max_value).astype(a.dtype)
+    bad = np.full(a.shape, round_to(np.nan if kind.is_float else kind.min_value if kind.is_signed else kind.max_value, kind)[()])
     inside = tuple(slice(0, v) for v in valid)
     bad[inside] = a[inside]
     return bad
@@ -196,7 +198,7 @@ def _wide(a: np.ndarray, op: Op) -> np.ndarray:
     dtype = dtype_of(a.dtype)
     if op.name in MOVES or dtype is dtypes.BOOL or dtype is dtypes.UINT64:
         return a
-    return a.astype(np.float64 if dtype.is_float else np.int64)
+    return numerics.numbers(a).astype(np.float64 if dtype.is_float else np.int64)
 
 
 def rounded(reference: np.ndarray, dtype: DType) -> np.ndarray:
@@ -204,7 +206,7 @@ def rounded(reference: np.ndarray, dtype: DType) -> np.ndarray:
     if reference.dtype != np.float64:
         return reference.astype(dtype.storage)
     with np.errstate(all="ignore"):
-        return reference.astype(np.float32).astype(dtype.storage)
+        return narrowed(reference.astype(np.float32), dtype)
 
 
 def ulps(found: np.ndarray, reference: np.ndarray) -> np.ndarray:

@@ -102,8 +102,9 @@ def test_a_loaded_program_keeps_defaults_and_plain_python_arguments(saved, tmp_p
     assert bits(load(saved)(x, x)) == bits(runs.scaled_sum(x, x, 0.5))
     again = load(runs.repeated.compile(times=2).save(tmp_path / "repeated"))
     assert np.array_equal(again(x), x + x + x)
-    with pytest.raises(CallError):
+    with pytest.raises(CallError) as caught:
         again(x, 3)
+    assert caught.value.code == "PL602"
 
 
 def test_an_error_in_a_loaded_program_points_to_the_line_of_the_kernel(tmp_path):

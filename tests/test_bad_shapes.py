@@ -253,6 +253,26 @@ def _fills_a_buffer_of_a_run_time_extent():
 
 
 @pl.jit
+def creates_a_buffer_of_two_unknown_extents(x: M24, n: pl.Scalar[pl.INT64], m: pl.Scalar[pl.INT64], out: pl.Out[M24]):
+    buffer = pl.create_tensor([n, m, 4], dtype=pl.FP32)  # refused
+    with pl.at(level=pl.Level.CORE_GROUP):
+        buffer[0:1, 0:1, :] = pl.reshape(x[1:2, :], [1, 1, 4])
+        out[:] = pl.add(x, pl.reshape(buffer[0:1, 0:1, :], [1, 4]))
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("extents", [(1 << 60, 2), (1 << 32, 1 << 32), (1 << 62, 1 << 62), ((1 << 60) + 1, 1)], ids=str)
+def test_a_buffer_of_more_bytes_than_there_are_is_refused(extents, check):
+    with pypto.override(check=check):
+        assert creates_a_buffer_of_two_unknown_extents(X, 1, 2).tolist() == (X + X[1]).tolist()
+        error = untouched("PL407", creates_a_buffer_of_two_unknown_extents, X.copy(), *extents, sevens(2, 4), at=AT_BUFFER)
+    assert isinstance(error, MemoryError) and f"{extents[0] * extents[1] * 16:,} bytes" in error.message
+
+
+AT_BUFFER = "pl.create_tensor([n, m, 4], dtype=pl.FP32)"
+
+
+@pl.jit
 def slices_with_a_step(x: M24, out: pl.Out[M24]):
     with pl.at(level=pl.Level.CORE_GROUP):
         out[:, 0:2] = x[:, 0:4:2]  # refused

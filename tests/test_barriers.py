@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -51,6 +52,84 @@ def rounds(x: Rows, n: pl.Scalar[pl.INT32], out: pl.Out[Rows]):
 def test_a_barrier_in_a_loop_of_as_many_turns_for_every_block_is_a_phase_per_turn(n: int) -> None:
     want = np.repeat(np.roll(TOTAL, -n, 0) + n, 8, 0)
     same_everywhere(rounds, X, n, want=[want], eager=False)
+
+
+@pl.jit
+def exchanges(start: Rows, rows: pl.InOut[Rows]):
+    for i in pl.spmd(4, name_hint="exchanges"):
+        mine = rows[i * 8 : i * 8 + 8, :]
+        kept = pl.add(start[i * 8 : i * 8 + 8, :], 1.0)
+        pl.system.syncall(core_type="aiv_only", mode="soft")
+        other = (i + 1) % 4
+        rows[other * 8 : other * 8 + 8, :] = pl.mul(mine, kept)
+
+
+def test_what_was_loaded_before_a_barrier_is_what_was_there_then() -> None:
+    parts = X.reshape(4, 8, 64)
+    want = np.roll((parts + 3) * (parts + 1), 1, 0).reshape(32, 64)
+    same_everywhere(exchanges, X, X + 3, want=[want], eager=False)
+
+
+@pl.jit
+def products(a: pl.Tensor[[64, 64], pl.BF16], rows: pl.InOut[pl.Tensor[[64, 64], pl.BF16]], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    for i in pl.spmd(4, name_hint="products"):
+        total = pl.matmul(rows[i * 16 : i * 16 + 16, :], a, out_dtype=pl.FP32)
+        for k in pl.range(2):
+            pl.system.syncall(core_type="mix", mode="soft")
+            other = (i + 1 + k) % 4
+            half = pl.cast(pl.mul(total, 0.125), pl.BF16)
+            rows[other * 16 : other * 16 + 16, :] = half
+            pl.system.syncall(core_type="mix", mode="soft")
+            total = pl.matmul_acc(total, rows[i * 16 : i * 16 + 16, :], a)
+        out[i * 16 : i * 16 + 16, :] = total
+
+
+def test_accumulators_survive_barriers() -> None:
+    draw = np.random.default_rng(3).integers(-4, 4, (2, 64, 64)).astype(ml_dtypes.bfloat16)
+    with pypto.override(check=False, executor="reference"):
+        rows = draw[1].copy()
+        want = np.asarray(products(draw[0], rows))
+    same_everywhere(products, draw[0], draw[1], want=[want], eager=False)
+    assert products.lower().compiled.executor == "cpu" and (rows != draw[1]).any()
+
+
+@pl.jit
+def fails_in_the_second_phase(x: Rows, n: pl.Tensor[[1, 4], pl.INT32], out: pl.Out[Rows]):
+    for i in pl.spmd(4):
+        row = pl.read(n, [0, i])
+        out[i * 8 : i * 8 + 8, :] = x[i * 8 : i * 8 + 8, :]
+        pl.system.syncall(core_type="aiv_only", mode="soft")
+        out[i * 8 : i * 8 + 8, :] = x[row : row + 8, :]  # refused
+
+
+@pytest.mark.parametrize("bad", [[0, 99, 99, 0], [0, 0, 0, 30]], ids=str)
+def test_an_error_between_barriers_is_that_of_the_first_block_and_leaves_outputs_alone(bad) -> None:
+    out, rows = np.full_like(X, -7), np.int32([bad])
+    for executor in ("cpu", "reference", "cpu"):
+        with pypto.override(check=False, executor=executor), pytest.raises(PyptoError) as caught:
+            fails_in_the_second_phase(X, rows, out)
+        assert caught.value.code == "PL303" and caught.value.source.text.endswith("# refused") and str(max(bad)) in caught.value.message
+        assert (out == -7).all()
+
+
+@pl.jit
+def many_blocks(x: pl.Tensor[[1, 64], pl.FP32], n: pl.Scalar[pl.INT32], out: pl.InOut[pl.Tensor[[1, 64], pl.FP32]]):
+    for i in pl.spmd(n):
+        mine = pl.mul(x, 0.5)
+        for r in pl.range(3):
+            pl.system.syncall(core_type="aiv_only", mode="soft")
+            pl.assemble(out, mine, [0, 0], atomic=pl.AtomicType.Add)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 300])
+def test_any_number_of_blocks_may_wait_for_each_other(n: int) -> None:
+    x = np.arange(64, dtype=np.float32)[None]
+    same_everywhere(many_blocks, x, n, np.zeros_like(x), want=[x * 0.5 * 3 * n], eager=False)
+
+
+def test_barriers_are_compiled() -> None:
+    for kernel in (phases, rounds, shared_test, exchanges, products, many_blocks):
+        assert kernel.lower().compiled.executor == "cpu", kernel.lower().compiled.reason
 
 
 @pl.jit

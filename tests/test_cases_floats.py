@@ -168,7 +168,7 @@ def online_softmax(x: pl.Tensor[[2, 2], pl.FP32], out: pl.Out[pl.Tensor[[2, 2], 
 def test_a_fully_masked_row_gives_nan_and_never_equal_weights(kernel):  # C44
     out = kernel(f32([-np.inf, -np.inf], [0, -np.inf]))
     assert np.isnan(out[0]).all()
-    assert kernel is online_softmax or out[1].tolist() == [1, 0]
+    assert out[1].tolist() == [1, 0]
 
 
 def test_array_softmax_gives_nan_for_a_fully_masked_row_as_jax_does():  # C44

@@ -85,7 +85,7 @@ def of_ops() -> dict[tuple[str, str], Any]:
 
 def casts() -> Iterator[tuple[str, str, Any]]:
     """Every conversion in every mode; overflow both ways where it differs from the default one."""
-    for a, b in itertools.permutations([*FLOATS, *INTEGERS, "FP8E4M3FN", "FP8E5M2"], 2):
+    for a, b in itertools.permutations([*FLOATS, *INTEGERS, "FP8E4M3FN", "FP8E5M2", "HF8"], 2):
         source, target = DTYPES[a], DTYPES[b]
         x = patterns(source)
         for mode in numerics.MODES:
@@ -95,7 +95,7 @@ def casts() -> Iterator[tuple[str, str, Any]]:
                         result = numerics.convert(x, source, target, mode, overflow)
                     except pypto.PyptoError as error:  # a pair that has no such way to overflow
                         result = np.array([int(error.code[2:])])
-                row = "cast mode" if overflow == default_overflow(source, target) else "cast overflow"
+                row = "hf8" if "HF8" in (a, b) else "cast mode" if overflow == default_overflow(source, target) else "cast overflow"
                 yield row, f"convert {a}->{b}", result
 
 
@@ -131,6 +131,17 @@ def products() -> Iterator[tuple[str, str, Any]]:
                 yield "matmul bf16 sequential", f"matmul {name}", lax.matmul(a, b, numerics="sequential")
                 for out in FLOATS:
                     yield "matmul epilogue", f"out_dtype {name}->{out}", lax.matmul(a, b, out_dtype=DTYPES[out])
+
+
+def tapered() -> Iterator[tuple[str, str, Any]]:
+    """The values of all codes, numbers as HF8 literals, and products of it."""
+    yield "hf8", "values", numerics.widened(patterns(dtypes.HF8))
+    literals = [numerics.round_literal(n, dtypes.HF8) for n in NUMBERS]
+    yield "hf8", "round_literal", np.array(literals, dtypes.HF8.storage)
+    for k, make in itertools.product((1, 31, 70, 130), (tame, wild)):
+        a, b = make(dtypes.HF8, (5, k), k), make(dtypes.HF8, (k, 9), k + 1)
+        yield "hf8", "matmul long", lax.matmul(a, b)
+        yield "hf8", "matmul accumulating", lax.matmul_acc(lax.matmul(a, b), a, b)
 
 
 def reductions() -> Iterator[tuple[str, str, Any]]:
@@ -196,7 +207,7 @@ def kernels() -> Iterator[tuple[str, str, Any]]:
 @functools.cache
 def of_rows() -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for row, name, result in itertools.chain(casts(), hops(), products(), reductions(), literals(), promotions(), kernels()):
+    for row, name, result in itertools.chain(casts(), hops(), products(), tapered(), reductions(), literals(), promotions(), kernels()):
         found[row, name].append(np.asarray(result))
     return {key: digest(results) for key, results in found.items()}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,69 @@ def test_switched_off_nothing_is_read(tmp_path):
 def test_a_directory_that_cannot_be_made_costs_only_time(tmp_path):
     (tmp_path / "file").write_text("in the way")
     assert compiled(tmp_path / "file" / "below").origin == "compiled"
+
+
+def fails(number: int) -> Any:
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return failing
+
+
+@pytest.mark.parametrize("step", ["mkstemp", "write", "replace", "scandir"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
+def test_a_disk_that_is_full_or_read_only_costs_only_time(tmp_path, monkeypatch, step, number):
+    class Full:
+        """A file that takes nothing."""
+
+        def __init__(self, handle: int, mode: str) -> None:
+            self.handle = handle
+
+        def __enter__(self) -> Full:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            os.close(self.handle)
+
+        write = staticmethod(fails(number))
+
+    (tmp_path / "cache").mkdir(mode=0o700)
+    module, name, with_ = {
+        "mkstemp": (tempfile, "mkstemp", fails(number)),
+        "write": (cache.os, "fdopen", Full),
+        "replace": (cache.os, "replace", fails(number)),
+        "scandir": (cache.os, "scandir", fails(number)),
+    }[step]
+    with monkeypatch.context() as broken:
+        broken.setattr(module, name, with_)
+        made = compiled(tmp_path / "cache")
+        assert made.origin == "compiled"
+    assert list((tmp_path / "cache").glob("*.part")) == []
+    assert compiled(tmp_path / "cache").origin == ("disk" if step == "scandir" else "compiled")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes in directories are a matter of POSIX")
+@pytest.mark.parametrize("kind", ["directory", "pipe", "link to nothing"])
+def test_an_entry_that_is_no_file_is_not_read(tmp_path, kind):
+    compiled(tmp_path)
+    (entry,) = entries(tmp_path)
+    entry.unlink()
+    {"directory": entry.mkdir, "pipe": lambda: os.mkfifo(entry), "link to nothing": lambda: entry.symlink_to("nothing")}[kind]()
+    assert compiled(tmp_path).origin == "compiled"
+    assert compiled(tmp_path).origin == ("compiled" if kind == "directory" else "disk")
+
+
+def test_a_user_without_a_home_has_no_cache_and_the_working_directory_stays_clean(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # what it does for a user nobody knows
+    assert cache.convention("linux") is None
+    with pypto.override(cache_directory=None):
+        assert cache.chosen() is None
+        program = doubled.lower()
+        assert compile_program(program.orchestration, program.bodies).executor == "cpu"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of directories are a matter of POSIX")
@@ -196,6 +261,7 @@ def test_parts_of_a_key_do_not_run_into_each_other():
         ("darwin", {"HOME": "/h"}, "/h/Library/Caches/pypto"),
         ("win32", {"USERPROFILE": "/h", "LOCALAPPDATA": "/h/L"}, "/h/L/pypto/Cache"),
         ("win32", {"USERPROFILE": "/h"}, "/h/AppData/Local/pypto/Cache"),
+        ("linux", {"XDG_CACHE_HOME": "/c"}, "/c/pypto"),
     ],
 )
 def test_the_directory_follows_the_convention_of_the_system(platform, environment, where):

@@ -12,12 +12,13 @@ from pypto.interpreters.cpu.rules import Lanewise, Tilewise
 from pypto.lax.convert import MODES
 from tests.both import differs, disagreements, op_program, samples_of
 from tests.fuzz import TARGETS
+from tests.hard_inputs import narrowed
 
 COMPILED = sorted(name for name, op in OPS.items() if isinstance(op.cpu, Lanewise | Tilewise))
 LANEWISE = [name for name in COMPILED if isinstance(OPS[name].cpu, Lanewise) and name not in ("convert", "select")]
 NAMES = ["FP32", "FP16", "BF16", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL"]
 PLAIN = [dtypes.DTYPES[n] for n in NAMES]
-MINIFLOATS = [dtypes.FP8E4M3FN, dtypes.FP8E5M2, dtypes.FP4]
+MINIFLOATS = [dtypes.FP8E4M3FN, dtypes.FP8E5M2, dtypes.FP4, dtypes.HF8]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1.5, -2.5, 65504.0, 65519.0, 65520.0, 3e38, 1e-45, -1e-45, 6e-8, 2.9e-8]
 SPECIAL += [2.0**31, -(2.0**31), 2.0**31 - 128, 127.5, -128.5, 255.5, 32767.5, -32769.0, 2.0**63, 2.0**64, 8388609.0, 1e-40]
 
@@ -30,12 +31,13 @@ def edges(dtype, count, seed=0):
     raw = rng.integers(0, 256, count * dtype.itemsize).astype(np.uint8).view(dtype.storage).copy()
     if dtype.is_float:
         with np.errstate(all="ignore"):
-            chosen = np.array(SPECIAL, np.float32).astype(dtype.storage)
+            chosen = narrowed(np.array(SPECIAL, np.float32), dtype)
     else:
         ends = [int(dtype.min_value), int(dtype.max_value), int(dtype.max_value) - 1, 0, 1, 2, 7]
         chosen = np.array(ends + ([-1, -2, -7] if dtype.is_signed else []), dtype.storage)
     raw[: len(chosen)] = chosen
-    raw[-64:] = rng.integers(0, 100, 64).astype(dtype.storage)
+    last = rng.integers(0, 100, 64)
+    raw[-64:] = narrowed(last.astype(np.float32), dtype) if dtype.is_float else last.astype(dtype.storage)
     return raw
 
 

@@ -42,10 +42,13 @@ def written(k: Any) -> module.Module:
     return module.written(program.orchestration, program.bodies, enabled(host()))[0]
 
 
-@pytest.fixture
-def short(monkeypatch):
-    """Every function is long."""
-    monkeypatch.setattr(module, "LONG", 20)
+@pytest.fixture(params=["cut", "shared"])
+def short(monkeypatch, request):
+    """Every function is long, or there are many kernels."""
+    if request.param == "cut":
+        monkeypatch.setattr(module, "LONG", 20)
+    else:
+        monkeypatch.setattr(module, "MANY", 0)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
@@ -106,6 +109,14 @@ def test_operations_that_differ_by_a_number_or_an_offset_are_one_piece():
     assert np.asarray(on_cpu(k, X)).tobytes() == want.tobytes()
 
 
+def test_products_and_gathers_grow_into_few_pieces():
+    gathers = kernel(["i = pl.cast(t, pl.INT32)", *(f"t = pl.adds(pl.gather(t, dim=1, index=i), {n}.0)" for n in range(150))], "gathers")
+    assert 0 < len(written(gathers).pieces) < 20
+    products = written(kernel(["t = pl.matmul(pl.matmul(t, t, b_trans=True), t)"] * 700, "products"))
+    longest = max(text.count("\n") for name, text in products.functions.items() if name.startswith(("k", "piece")))
+    assert longest < 500, longest
+
+
 @pytest.mark.parametrize(("count", "seconds"), [(500, 1.0), (3000, 6.0)])
 def test_a_kernel_of_many_unfused_operations_compiles_in_seconds(count, seconds):
     # processor time, the best of three: other processes on the machine slow this one down, but do not count
@@ -142,3 +153,29 @@ def test_a_kernel_of_many_unfused_operations_compiles_in_seconds(count, seconds)
 )
 def test_the_type_of_what_an_instruction_makes_is_read_from_its_text(text, kind):
     assert kind_of(text) == kind
+
+
+def many_kernels(count: int, last: str) -> Any:
+    """Regions that differ in numbers and places only."""
+    region = "    with pl.at(level=pl.Level.CORE_GROUP):\n        out[{0}:{0} + 1, :] = pl.adds(x[{1}:{1} + 1, :], {2}.0)"
+    lines = [region.format(i % 16, i % 13, i) for i in range(count)]
+    header = HEADER.split("    with")[0].replace("out:", "n: pl.Scalar[pl.INT32], out:")
+    text = f"{header}{chr(10).join(lines)}\n    with pl.at(level=pl.Level.CORE_GROUP):\n        {last}\n"
+    return pl.jit(function(text, file=f"<pieces many {count} {last}>", pl=pl))
+
+
+def test_kernels_that_differ_in_numbers_only_are_written_once():
+    few, many = (many_kernels(count, "out[0:1, :] = x[0:1, :]") for count in (200, 300))
+    more = len(written(many).functions) - len(written(few).functions)
+    assert more < 10, more
+    with pypto.override(check=False, executor="reference"):
+        want = np.asarray(many(X, 0))
+    assert np.asarray(on_cpu(many, X, 0)).tobytes() == want.tobytes()
+
+
+def test_an_error_in_a_kernel_that_others_share_is_that_of_its_own_line():
+    k = many_kernels(200, "out[0:1, :] = x[n : n + 1, :]")
+    on_cpu(k, X, 3)
+    with pytest.raises(PyptoError) as caught:
+        on_cpu(k, X, 16)
+    assert caught.value.source is not None and caught.value.source.text.strip() == "out[0:1, :] = x[n : n + 1, :]"

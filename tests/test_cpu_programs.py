@@ -161,7 +161,7 @@ def unwritten(x: pl.Tensor[[4, 64], pl.FP32], out: pl.Out[pl.Tensor[[4, 64], pl.
 
 def test_checks_are_never_skipped_by_asking_for_the_compiled_executor():
     arguments = [random(4, 64), np.zeros((4, 64), np.float32)]
-    with pypto.override(executor="cpu"), pytest.raises(PyptoError) as found:
+    with pypto.override(executor="cpu", check=True), pytest.raises(PyptoError) as found:
         unwritten(*arguments)
     assert found.value.code == "PL306"
 

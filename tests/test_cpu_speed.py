@@ -5,7 +5,12 @@ import pytest
 
 import pypto
 import pypto.language as pl
-from pypto.interpreters.cpu.machine import unsupported
+from benchmarks.exhaustive import BLOCK, program
+from pypto import lax, numerics
+from pypto.interpreters.cpu.launch import compile_program
+from pypto.interpreters.cpu.machine import enabled, host, unsupported
+from pypto.interpreters.values import Buffer, Ref
+from tests.fuzz import TARGETS
 
 pytestmark = pytest.mark.skipif(bool(unsupported()), reason=unsupported())
 
@@ -55,3 +60,30 @@ def test_a_conversion_to_integers_takes_all_lanes_at_once():
     """LLVM has an instruction for it, and makes sixteen conversions with branches of it."""
     assert "fptosi.sat" not in text(whole_numbers)
     assert "fptosi <16 x float>" in text(whole_numbers)
+
+
+def test_exp_is_computed_in_fp32_first_where_a_table_fits_registers():
+    """Sixteen lanes at a time, and FP64 only for those that could round either way."""
+    compiled = compile_program(*program(lax.exp))
+    if "avx512f" in enabled(host()):
+        assert "vpermi2var" in compiled.text and "@exp16" in compiled.text
+    lesser = compile_program(*program(lax.exp), TARGETS["AVX2"])
+    assert "vpermi2var" not in lesser.text and "@exp16" not in lesser.text
+
+
+def test_exp_has_the_same_bits_either_way_where_it_is_hard_to_round_and_at_its_ends():
+    """A block of neighbours around each number where something changes; `python -m benchmarks.exhaustive exp` takes them all."""
+    both = [compile_program(*program(lax.exp), t) for t in (None, TARGETS["AVX2"])]
+    chosen = np.array(
+        [0.0, -0.0, 1e-30, 0.0108, -0.5, 1.0, 59.99999, -59.99999, -87.3, -103.97, -104.0, 88.7, 3e38, np.inf, np.nan], np.float32
+    )
+    around = np.arange(-(1 << 15), 1 << 15, dtype=np.int32)
+    x = (chosen.view(np.int32)[:, None] + around).ravel().view(np.float32)
+    x = np.concatenate([x, np.zeros(BLOCK - x.size, np.float32)])
+    found = []
+    for compiled in both:
+        out = np.zeros(BLOCK, np.float32)
+        compiled.run([Ref.whole(Buffer(v)) for v in (x, out)], lambda: None)
+        found.append(np.where(np.isnan(out), np.float32(0), out))
+    assert np.array_equal(found[0].view(np.uint32), found[1].view(np.uint32))
+    assert np.array_equal(found[0].view(np.uint32), np.where(np.isnan(x), np.float32(0), numerics.exp(x)).view(np.uint32))

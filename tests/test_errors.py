@@ -230,6 +230,6 @@ def test_a_warning_can_be_made_an_error_that_changes_nothing():
     out = sevens(4)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PyptoWarning)
-        with pytest.raises(PyptoWarning):
+        with pytest.raises(PyptoWarning, match="PL204"):
             writes_a_part(f32(1, 2, 3, 4), out)
     assert np.array_equal(out, sevens(4))

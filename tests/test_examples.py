@@ -201,7 +201,10 @@ def test_no_arithmetic_is_in_bf16(program):
 
 
 def test_the_demo_runs_every_example(demo):
-    assert sorted(demo.EXAMPLES) == [file.stem for file in EXAMPLES]
+    listed = [name for name in demo.EXAMPLES if "/" not in name]
+    assert sorted(listed) == [file.stem for file in EXAMPLES]
+    trained = {"nn/training", "nn/chart"}  # one takes seconds, the other is no example
+    assert {name for name in demo.EXAMPLES if "/" in name} == {f"nn/{file.stem}" for file in (FOLDER / "nn").glob("*.py")} - trained
 
 
 def test_the_demo_prints_a_row_per_kernel_and_succeeds(demo, monkeypatch, capsys):
@@ -214,13 +217,20 @@ def test_the_demo_prints_a_row_per_kernel_and_succeeds(demo, monkeypatch, capsys
     assert any(row[0] == "rmsnorm" for row in rows)
 
 
+def test_the_demo_runs_array_programs_too(demo, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "EXAMPLES", ("nn/heads",))
+    monkeypatch.syspath_prepend(str(FOLDER / "nn"))  # main adds it for good
+    assert demo.main() == 0
+    assert "BF16 [64,2,3,32] [64,2,32] [64,2,32] -> [64,2,3,32]" in capsys.readouterr().out
+
+
 def test_the_demo_fails_when_a_kernel_disagrees(demo, monkeypatch, capsys):
     monkeypatch.setattr(demo, "EXAMPLES", ("hello", "softmax"))
     hello = importlib.import_module("hello")
     monkeypatch.setattr(hello, "golden", lambda x, amount: x + np.float32(amount) + np.float32(1))
     assert demo.main() == 1
     printed = capsys.readouterr().out
-    assert "1 of 2 kernels agree" in printed
+    assert "1 of 2 examples agree" in printed
     assert any(line.startswith("hello ") and "DISAGREES" in line for line in printed.splitlines())
 
 

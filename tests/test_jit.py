@@ -152,7 +152,7 @@ def test_c70_integers_in_custom_gradients_have_none():
 
     def back(residuals, ct):
         x, i = residuals
-        return lax.broadcast(pypto.Array(0.0), shape=(3,)).at[i].set(2.0 * x[i] * ct), None
+        return lax.broadcast(pypto.Array(0.0), (3,)).at[i].set(2.0 * x[i] * ct), None
 
     element.defvjp(lambda x, i: (element(x, i), (x, i)), back)
     x = np.array([1, 2, 3], np.float32)

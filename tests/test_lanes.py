@@ -85,7 +85,7 @@ def unlike(a: Square, b: Square, out: pl.Out[Square]):
 
 def test_without_a_split_both_lanes_must_hand_over_the_same_value() -> None:
     same_everywhere(alike, A, B, want=[(AB + 1) @ B])
-    with pytest.raises(PyptoError) as caught:
+    with pypto.override(check=True), pytest.raises(PyptoError) as caught:
         unlike(A, B)
     assert caught.value.code == "PL507"
     with pypto.override(check=False, executor="reference"):

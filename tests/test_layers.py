@@ -16,7 +16,7 @@ PACKAGE = ROOT / "pypto"
 LAYERS = [
     ["source", "version"],
     ["errors"],
-    ["logs", "noted"],
+    ["logs", "noted", "hifloat"],
     ["dtypes"],
     ["numerics"],
     ["platform"],

@@ -315,7 +315,7 @@ def test_the_wrong_number_of_leaves_is_refused(leaves):
 
 
 def test_the_defaults():
-    assert Config() == Config(platform="a2a3sim", check=True, verify=False, executor="reference", threads=None, cache=True)
+    assert Config() == Config(platform="a2a3sim", check=None, verify=False, executor="cpu", threads=None, cache=True)
 
 
 def test_a_configuration_cannot_be_changed():
@@ -354,8 +354,9 @@ def test_an_unknown_platform_is_refused_at_its_line():
 
 
 def test_a_config_of_an_unknown_platform_cannot_be_made():
-    with pytest.raises(CallError):
+    with pytest.raises(CallError) as caught:
         Config(platform="a4")
+    assert caught.value.code == "PL606"
 
 
 def test_threads_have_configurations_of_their_own():
@@ -368,7 +369,9 @@ def test_threads_have_configurations_of_their_own():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"cache": 1}, {"cache_megabytes": -1}, {"cache_megabytes": 1.5}, {"cache_directory": 3}, {"executor": "gpu"}], ids=str
+    "wrong",
+    [{"cache": 1}, {"check": 1}, {"cache_megabytes": -1}, {"cache_megabytes": 1.5}, {"cache_directory": 3}, {"executor": "gpu"}],
+    ids=str,
 )
 def test_a_value_no_field_can_have_is_refused(wrong):
     with pytest.raises(PyptoError) as caught:

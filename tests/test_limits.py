@@ -254,15 +254,16 @@ def test_a_program_of_one_platform_never_runs_for_another(way):
         for _ in range(2):  # the second call is remembered
             with pypto.override(platform="cpu"):
                 row_of_20_bytes(x)
-        with pytest.raises(PyptoError):
+        with pytest.raises(PyptoError) as caught:
             row_of_20_bytes(x)
+        assert caught.value.code == "PL402"
 
 
 def test_a_refused_kernel_leaves_its_outputs_alone():
     out = np.full((4, 5), -7, np.float32)
-    with pytest.raises(PyptoError):
+    with pytest.raises(PyptoError) as caught:
         row_of_20_bytes(np.zeros((4, 5), np.float32), out)
-    assert (out == -7).all()
+    assert caught.value.code == "PL402" and (out == -7).all()
 
 
 def test_every_platform_but_cpu_is_checked():

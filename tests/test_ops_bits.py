@@ -155,6 +155,12 @@ def test_arrays_are_concatenated_as_jax_does_it(axis):
     refused(lambda: lax.concatenate([X], X.ndim), "PL308")
 
 
+def test_broadcast_adds_axes_in_front_and_broadcast_to_gives_a_shape():
+    assert identical(lax.broadcast(X, (2, 1)), np.broadcast_to(X, (2, 1, *X.shape)))
+    assert identical(lax.broadcast_to(X, (2, 1, *X.shape)), np.broadcast_to(X, (2, 1, *X.shape)))
+    assert identical(lax.full((2,), fill_value=3, dtype="INT8"), np.int8([3, 3]))
+
+
 def test_arrays_of_two_shapes_do_not_stack():
     refused(lambda: lax.stack([X, X[0]]), "PL301")
     refused(lambda: lax.stack([]), "PL301")

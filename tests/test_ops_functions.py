@@ -200,8 +200,9 @@ def test_integer_pow_squares_repeatedly_and_wraps():
         with pytest.raises(ShapeError) as caught:
             lax.integer_pow(f, y=bad)
         assert caught.value.code == "PL308"
-    with pytest.raises(ShapeError):
+    with pytest.raises(ShapeError) as caught:
         lax.integer_pow(x, -1)
+    assert caught.value.code == "PL308"
 
 
 def test_clamp_takes_jaxs_order_and_propagates_nan():

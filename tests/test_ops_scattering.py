@@ -287,6 +287,17 @@ def test_elements_are_stored_at_flat_positions_of_a_tensor():
     assert np.array_equal(both(stores_elements, s, i, out), want)
 
 
+def test_of_several_elements_for_one_position_the_last_in_row_major_order_stays():
+    s, out = np.int16([[1, 2, 3], [4, 5, 6]]), np.zeros((5, 4), np.int16)
+    for index, want in (
+        ([[7, 7, 7], [7, 7, 7]], {7: 6}),
+        ([[7, 2, 2], [9, 7, 9]], {2: 3, 7: 5, 9: 6}),
+        ([[5, 5, 0], [0, 1, 1]], {5: 2, 0: 4, 1: 6}),
+    ):
+        got = both(stores_elements, s, np.array(index, np.int32), out.copy()).ravel()
+        assert {place: int(got[place]) for place in np.flatnonzero(got)} == want
+
+
 @pl.jit
 def stores_elements_of_an_out(s: pl.Tensor[[1, 3], pl.FP32], i: pl.Tensor[[1, 3], pl.INT32], out: pl.Out[pl.Tensor[[2, 4], pl.FP32]]):
     with pl.at(level=pl.Level.CORE_GROUP):

@@ -1,5 +1,7 @@
 """Repeated calls find their program by one look-up, and what a layout does not say is looked at every time."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,16 @@ def test_outputs_left_out_are_new_arrays_each_time():
     kernel = made()
     first, second, third = (np.asarray(kernel(X, n, 1.0)) for n in (1, 2, 3))
     assert first[0] == 1 and second[0] == 2 and third[0] == 3
+
+
+@pytest.mark.parametrize("executor", ["cpu", "reference"])
+def test_no_array_of_a_call_is_kept(executor):
+    kernel, x, out = made(), X.copy(), np.zeros_like(X)
+    kept = [weakref.ref(x), weakref.ref(out)]
+    with pypto.override(check=False, executor=executor):
+        kernel(x, 1, 1.0, out)
+    del x, out
+    assert [r() for r in kept] == [None, None]
 
 
 def test_outputs_given_are_written():

@@ -265,7 +265,7 @@ def test_what_does_not_convert_is_refused():
     x = np.ones(2, f32)
     for code, arguments in [
         ("PL308", (FP32, BF16, "nearest")), ("PL308", (FP32, BF16, "rint", "clamp")), ("PL305", (FP32, MASK, "rint")),
-        ("PL305", (FP32, DTYPES["HF8"], "rint")), ("PL305", (DTYPES["TASK_ID"], INT32, "rint")),
+        ("PL305", (FP32, DTYPES["HF4"], "rint")), ("PL305", (DTYPES["HF4"], FP32, "rint")), ("PL305", (DTYPES["TASK_ID"], INT32, "rint")),
         ("PL305", (FP32, DTYPES["FP8E8M0"], "rint")),
     ]:  # fmt: skip
         with pytest.raises(ShapeError) as caught:

@@ -134,7 +134,7 @@ def test_arithmetic_marks_the_same_element():
 
 def test_broadcasting_spreads_a_shadow():
     assert shadow(lax.mul, (Y[:, :1].copy(), (1, 0)), Y).tolist() == [[0, 0, 0], [1, 1, 1]]
-    assert shadow(lax.broadcast, (Y[:1], (0, 2)), shape=(2, 3)).tolist() == [[0, 0, 1], [0, 0, 1]]
+    assert shadow(lax.broadcast_to, (Y[:1], (0, 2)), shape=(2, 3)).tolist() == [[0, 0, 1], [0, 0, 1]]
 
 
 def test_a_reduction_marks_the_row_or_column_it_reduced():

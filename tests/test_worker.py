@@ -80,8 +80,9 @@ def test_a_failed_dispatch_leaves_arrays_tensors_and_worker_as_they_were():
             with pytest.raises(pypto.PyptoError) as caught:
                 w.run(compiled, Y, 8, t, config=config)
             assert caught.value.code == "PL303"
-            with pytest.raises(pypto.PyptoError):
+            with pytest.raises(pypto.PyptoError) as caught:
                 w.run(compiled, Y, 8, out, config=config)
+            assert caught.value.code == "PL303"
         assert np.array_equal(t.numpy(), X) and (out == -7).all()
         w.run(compiled, Y, 7, t)
         assert np.array_equal(t.numpy()[:4], Y[:4])

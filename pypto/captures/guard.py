@@ -11,11 +11,11 @@ import builtins
 import dis
 import threading
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from pypto.captures.freezing import ATOMS, UNSET, Freezer, Key, Labelled, difference, is_pypto, only_identity
+from pypto.source import of_code
 
 Chain = tuple[str, ...]
 """("global" or "deref", name, attribute, ...)"""
@@ -26,7 +26,7 @@ _ATTRIBUTE = {"LOAD_ATTR", "LOAD_METHOD"}
 _SILENT = {"EXTENDED_ARG", "PUSH_NULL", "PRECALL", "CACHE", "NOP", "RESUME"}
 
 
-@lru_cache(maxsize=4096)
+@of_code
 def chains(code: CodeType) -> tuple[Chain, ...]:
     """The chains read by `code` and the code nested in it, in the order first read."""
     found: dict[Chain, None] = {}

@@ -242,7 +242,7 @@ class Array(ArrayMethods):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if dtype is not None and np.dtype(dtype) != self._data.dtype:
-            return self._data.astype(dtype)
+            return numerics.numbers(self._data).astype(dtype)
         return self._data.copy() if copy else self._data.view()  # whoever owns memory can make it writable again
 
     def __dlpack__(self, **kwargs: Any) -> Any:
@@ -254,19 +254,19 @@ class Array(ArrayMethods):
 
     def item(self) -> Any:
         """The only element, as a Python number."""
-        return self._data.item()
+        return numerics.numbers(self._data).item()
 
     def tolist(self) -> Any:
-        return self._data.tolist()
+        return numerics.numbers(self._data).tolist()
 
     def __bool__(self) -> bool:
-        return bool(self._data)
+        return bool(numerics.numbers(self._data))
 
     def __int__(self) -> int:
-        return int(self._data)
+        return int(numerics.numbers(self._data))
 
     def __float__(self) -> float:
-        return float(self._data)
+        return float(numerics.numbers(self._data))
 
     def __index__(self) -> int:
         if self.shape or not self.dtype.is_integer:
@@ -274,7 +274,7 @@ class Array(ArrayMethods):
         return operator.index(self._data.item())
 
     def __repr__(self) -> str:
-        shown = self._data.astype(np.float32) if self.dtype.is_float else self._data
+        shown = numerics.widened(self._data) if self.dtype.is_float else self._data
         text = np.array2string(shown, separator=", ", prefix="Array(")
         return f"Array({text}, dtype={self.dtype.name})"
 

@@ -138,6 +138,7 @@ class Op:
         array afterwards if it writes: that function of values is what is differentiated.
       keep: it stays although nobody uses its results: an effect that is no write to memory.
       mark: it stays, and executors pass over it: what it says is for whoever prints, watches or places the program.
+      stays: a tile result is where the first operand is: the same elements looked at or changed in part, in the same memory space.
       unit: which unit runs it: vector, cube, move, scalar or control.
       accepts: dtypes of the data operands; None when `abstract` decides.
       on: per chip family, the dtypes its instruction takes; None where the chip takes whatever the op does.
@@ -178,6 +179,7 @@ class Op:
     by_values: Callable[..., Any] | None = None
     keep: bool = False
     mark: bool = False
+    stays: bool = False
     unit: str = "vector"
     accepts: frozenset[Any] | None = None
     on: dict[str, frozenset[Any]] | None = None

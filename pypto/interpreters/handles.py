@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pypto import dtypes
+from pypto import dtypes, numerics
 from pypto.core.array import Array
 from pypto.core.avals import ArrayAval, Aval, RefAval, TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
@@ -33,7 +33,7 @@ class RunTimeBound(Exception):
 def refused(eqn: Eqn, why: str) -> NumericsError:
     return NumericsError(
         "PL703",
-        f"`{eqn.op.name}` of this kernel has no derivative: {why}",
+        f"`{eqn.op.name}` cannot be a function of values: {why}",
         fix="give the kernel a way back: pypto.custom_vjp on a function that calls it",
         at=eqn.source,
     )
@@ -247,7 +247,7 @@ class Handles:
             return [x]
         dtype = eqn.outs[0].aval.dtype
         edge = tuple((0, n - d, 0) for n, d in zip(shape, aval_of(x).static_shape, strict=True))
-        value = Array(np.asarray(dtype.pad(eqn.params["pad"])).astype(dtype.storage), dtype)
+        value = Array(numerics.round_literal(dtype.pad(eqn.params["pad"]), dtype), dtype)
         return apply(OPS["pad"], [x, value], {"padding_config": edge})
 
     _fillpad_expand = _fillpad

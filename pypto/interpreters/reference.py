@@ -17,6 +17,7 @@ from pypto.core.op import Moves
 from pypto.errors import InternalError, NumericsError, PyptoError, ShapeError
 from pypto.interpreters import dispatch
 from pypto.interpreters.addressed import accumulate, addressed, check_faults
+from pypto.interpreters.buffers import created
 from pypto.interpreters.shadow import Taint, either, outside, propagate
 from pypto.interpreters.values import Buffer, Ref, Value, padded
 
@@ -155,15 +156,7 @@ class Machine:
     def alloc(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
         sizes = iter(ins)
         shape = tuple(int(next(sizes).data) if d is None else d for d in eqn.params["shape"])
-        if any(n < 0 for n in shape):
-            raise ShapeError("PL303", f"a buffer of extents {list(shape)}", fix="extents of 0 and more", at=eqn.source)
-        dtype, init = eqn.params["dtype"], eqn.params["init"]
-        data = np.zeros(shape, dtype.storage)
-        if init is not None:
-            data[...] = init
-        written = None if init is not None or not self.check else np.zeros(shape, np.bool_)
-        tainted = np.zeros(shape, np.bool_) if self.check else None
-        return (Ref.whole(Buffer(data, written, tainted, eqn.params["name"] or eqn.outs[0].name)),)
+        return (created(eqn, shape, check=self.check),)
 
     def unset(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:
         aval = eqn.params["aval"]

@@ -34,7 +34,7 @@ def row_expand(target: Any, v: Any) -> Any:
       PL301 for a vector that is no column of the target.
     """
     x, vector = _vector("row_expand", target, v, -1)
-    return lax.broadcast(vector, shape=aval_of(x).shape)
+    return lax.broadcast_to(vector, shape=aval_of(x).shape)
 
 
 def col_expand(target: Any, v: Any) -> Any:
@@ -44,7 +44,7 @@ def col_expand(target: Any, v: Any) -> Any:
       PL301 for a vector that is no row of the target.
     """
     x, vector = _vector("col_expand", target, v, -2)
-    return lax.broadcast(vector, shape=aval_of(x).shape)
+    return lax.broadcast_to(vector, shape=aval_of(x).shape)
 
 
 @by_level

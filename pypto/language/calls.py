@@ -13,7 +13,7 @@ import numpy as np
 from pypto import numerics
 from pypto.core.array import Array, to_numpy
 from pypto.core.avals import Aval, RefAval, scalar
-from pypto.dtypes import DType, dtype_of
+from pypto.dtypes import HF8, DType, dtype_of
 from pypto.errors import CallError, PyptoError, together
 from pypto.language.front import resident
 from pypto.language.types import IN, INOUT, OUT, Annotation, ArrayType, ScalarType, Symbol, TensorType
@@ -243,9 +243,11 @@ def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
             "PL602", f"{where} is {array.dtype}", fix=f"{p.name}.astype({want}) before the call: nothing is converted silently"
         ) from None
     if p.type.dtype is not None and dtype is not p.type.dtype and p.type.dtype.storage != array.dtype:
-        raise CallError(
-            "PL602", f"{where} is {dtype.name}, declared {p.type.dtype.name}", fix=f"convert it to {p.type.dtype.storage} before the call"
-        )
+        fix = f"convert it to {p.type.dtype.storage} before the call"
+        if p.type.dtype is HF8:
+            codes = dtype.storage == np.uint8
+            fix = f"numerics.hf8_from_bits({p.name}) makes HF8 of codes" if codes else f'pypto.Array({p.name}, "HF8") rounds it to HF8'
+        raise CallError("PL602", f"{where} is {dtype.name}, declared {p.type.dtype.name}", fix=fix)
     stride = p.type.view.stride if p.type.view is not None else None
     if stride is not None and tuple(n // array.itemsize for n in array.strides) != stride:
         raise CallError(

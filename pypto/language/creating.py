@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pypto import dtypes, lax
+from pypto import dtypes, lax, numerics
 from pypto.core.avals import TENSOR, TILE, RefAval
 from pypto.core.index import dim
 from pypto.core.trace import aval_of
@@ -171,7 +171,7 @@ def create_tensor(
     extents = tuple(dim(index_of(d) or 0) for d in dims)
     static = tuple(d if isinstance(d, int) else None for d in extents)
     dynamic = [d for d, s in zip(dims, static, strict=True) if s is None]
-    init = None if init_value is None else kind.storage.type(init_value)
+    init = None if init_value is None else numerics.round_literal(init_value, kind)
     params = {"shape": static, "dtype": kind, "space": Space.DDR, "init": init, "name": "", "manual_dep": bool(manual_dep)}
     (var,) = trace.emit(lax.alloc, [trace.atom(d) for d in dynamic], params, [RefAval(extents, kind)])
     if init is None:
@@ -247,4 +247,4 @@ def expand_clone(src: Any, target: Any) -> Any:
     shape = _shape_of(target, "expand_clone")
     if aval_of(value).rank != len(shape):
         raise ShapeError("PL301", f"expand_clone: {aval_of(value)} in the shape {list(shape)}", fix="give both the same number of axes")
-    return lax.broadcast(value, shape=shape)
+    return lax.broadcast_to(value, shape=shape)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pypto import numerics
 from pypto.core.avals import Aval, TileAval
 from pypto.core.ir import Atom, Eqn, Var
 from pypto.core.op import Op
@@ -72,7 +73,7 @@ class EagerRef(RefValue):
 
 
 def _shown(what: str, data: np.ndarray, aval: Aval) -> str:
-    numbers = data.astype(np.float32) if aval.dtype.is_float else data
+    numbers = numerics.widened(data) if aval.dtype.is_float else data
     valid = f", valid={list(aval.valid_shape)}" if isinstance(aval, TileAval) and aval.valid is not None else ""
     return f"{what}({np.array2string(numbers, separator=', ', prefix=f'{what}(')}{valid}, dtype={aval.dtype.name})"
 

@@ -87,7 +87,7 @@ class KernelLaunch:
             values.append(Ref.whole(Buffer(data, written, tainted, v.name, visible=direction != "in")))
         program = self.program()
         with tracing(EVAL):
-            self._execute(program, values, compiled=chosen.executor == "cpu" and not chosen.check, check=chosen.check)
+            self._execute(program, values, compiled=chosen.executor == "cpu" and not chosen.check, check=bool(chosen.check))
         buffers = [v.buffer for v in values if isinstance(v, Ref)]
         for b in buffers:
             if b.written is not None and b.visible:

@@ -196,9 +196,9 @@ class Kernel(Front):
             compiled = program.compiled
             if compiled.executor == "cpu":
                 return self._run_compiled(program, compiled, call)
-        values = self._values(call, check=chosen.check)
-        counting = chosen.check and collecting()
-        machine = (TieCounter if counting else Machine)(program.bodies, check=chosen.check)
+        check = bool(chosen.check)
+        values = self._values(call, check=check)
+        machine = (TieCounter if check and collecting() else Machine)(program.bodies, check=check)
         try:
             machine.run(program.orchestration, values)
         except PyptoError as error:
@@ -259,7 +259,7 @@ class Kernel(Front):
     def eager(self, *args: Any, **kwargs: Any) -> Any:
         """Run the same body at once, statement by statement: prints show numbers and a debugger can step through it."""
         call = self._bind(args, kwargs)
-        machine = Machine(check=config.current().check)
+        machine = Machine(check=config.current().finds_faults)
         trace = EagerTrace(machine, in_core=self.kind == "incore", undeclared_writes=self.undeclared_writes is not None)
         values = passing.to_values(call, check=machine.check, undeclared_writes=trace.undeclared_writes)
         with tracing(trace):

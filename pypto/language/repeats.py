@@ -52,13 +52,18 @@ def _number(signature: Signature, p: Parameter, given: Any, dtype: DType) -> np.
     return number(signature, p, given, dtype)
 
 
+def _made(a: Argument) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """Shape and dtype of an output that was left out. No array is kept: it would live as long as the kernel."""
+    return (a.array.shape, a.array.dtype) if a.given is OMITTED and a.array is not None else None
+
+
 class _Known:
     """One layout: the arguments of an earlier call, its program, and whether that is still the one."""
 
     __slots__ = ("arguments", "extents", "key", "outputs", "platform", "program", "statics", "unchanged")
 
     def __init__(self, call: Call, program: Program, unchanged: Callable[[], bool], platform: Platform) -> None:
-        self.arguments = [(a.parameter, a.aval, a.static, a.given is OMITTED, a.array) for a in call.arguments]
+        self.arguments = [(a.parameter, a.aval, a.static, _made(a)) for a in call.arguments]
         self.statics = [(i, a.static) for i, a in enumerate(call.arguments) if a.aval is None]
         self.outputs = any(a.parameter.is_output and a.given is not OMITTED for a in call.arguments)
         self.key, self.extents, self.program = call.key, call.extents, program
@@ -85,12 +90,11 @@ class Repeats:
             if i < len(args) and (type(args[i]) is not type(static) or repr(args[i]) != repr(static)):
                 return None
         signature, arguments = self.kernel.signature, []
-        for i, (p, aval, static, omitted, array) in enumerate(found.arguments):
+        for i, (p, aval, static, made) in enumerate(found.arguments):
             if aval is None:
                 arguments.append(Argument(p, static, None, None, static))
-            elif omitted:
-                assert array is not None
-                arguments.append(Argument(p, OMITTED, np.zeros(array.shape, array.dtype), aval))
+            elif made is not None:
+                arguments.append(Argument(p, OMITTED, np.zeros(*made), aval))
             elif isinstance(p.type, ScalarType):
                 given = args[i] if i < len(args) else p.default
                 arguments.append(Argument(p, given, _number(signature, p, given, p.type.dtype), aval))

@@ -131,6 +131,9 @@ def scatter_update(input: Any, *operands: Any, dim: Any = None, index: Any = Non
 def mscatter(src: Any, idx: Any, tensor: Any) -> Any:
     """Store the elements of a tile at flat positions of a tensor, tensor.flat[idx[i, j]] = src[i, j]; returns the tensor.
 
+    Of several elements for one place the last one in row-major order of the tile stays: what a loop over rows and columns would leave.
+    That is the order here, in every run; on the chip it is not defined, so a kernel that is to run there has each place at most once.
+
     See `lax.mscatter`. PL203 for a tensor that is no output.
     """
     trace = trace_here("mscatter")

@@ -152,8 +152,8 @@ def cast(x: Any, target_type: Any, mode: str = "round") -> Any:
       mode: `round` (the default: ties away from zero, as the NPU does), `rint` (ties to even, as JAX), floor, ceil, trunc,
         odd, or none.
     Numerics:
-      One rounding. To integers it saturates, except FP32->INT16, FP16->INT16/UINT8/INT8, INT64->INT32 and INT32->INT16,
-      which keep the low bits.
+      One rounding; to HF8 it is always `round`, the only one the chip has. To integers, FP8 and HF8 it saturates, except
+      FP32->INT16, FP16->INT16/UINT8/INT8, INT64->INT32 and INT32->INT16, which keep the low bits.
     Errors:
       PL305 for a cast to the dtype it already has, PL308 for another mode.
 

@@ -66,8 +66,8 @@ from pypto.lax.remainders import floor_div, floor_mod, fmod
 from pypto.lax.rounding import RoundingMethod, ceil, clamp, floor, is_finite, round_, sign, trunc
 from pypto.lax.scans import argmax, argmin, cumlogsumexp, cummax, cummin, cumprod, cumsum
 from pypto.lax.scattering import scatter_along, scatter_flat, scatter_rows
+from pypto.lax.shape import broadcast as broadcast_to
 from pypto.lax.shape import (
-    broadcast,
     empty,
     fill,
     full,
@@ -79,7 +79,7 @@ from pypto.lax.shape import (
     update,
 )
 from pypto.lax.sorting import mrgsort_lists, mrgsort_runs, sort32
-from pypto.lax.stacking import broadcast_shapes, broadcast_to_rank, collapse, concatenate, full_like, split, stack, tile, unstack
+from pypto.lax.stacking import broadcast, broadcast_shapes, broadcast_to_rank, collapse, concatenate, full_like, split, stack, tile, unstack
 from pypto.lax.subscripts import take, take_along_axis
 from pypto.lax.tasks import cacheinvalid, dump_tag, prefetch, scope, syncall, task_dummy, task_invalid, task_is_valid
 from pypto.lax.threefry import threefry2x32
@@ -139,6 +139,7 @@ __all__ = [
     "broadcast",
     "broadcast_in_dim",
     "broadcast_shapes",
+    "broadcast_to",
     "broadcast_to_rank",
     "broadcasted_iota",
     "call",

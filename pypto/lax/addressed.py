@@ -152,7 +152,7 @@ def _mscatter_places(mem: np.ndarray, source: np.ndarray, index: np.ndarray) -> 
 def mscatter(mem: Any, source: Any, index: Any) -> Any:
     """Store the elements of a tile at the places an index tile names: mem.flat[index[i, j]] = source[i, j].
 
-    Only the valid region is stored, in row-major order: of several elements for one place the last stays.
+    Only the valid region is stored, in row-major order: of several elements for one place the last stays. (The chip defines no order.)
 
     Args:
       mem: a buffer of FP16, FP32, INT16 or INT32.

@@ -19,7 +19,7 @@ from pypto.lax.contraction_rules import batching_of, jvp_of, transpose_product
 from pypto.lax.families import FLOATS, check_accepts, letters, sample_values, unify
 
 A2A3 = FLOATS | {dtypes.INT8}
-ACCEPTS = A2A3 | {dtypes.FP8E4M3FN, dtypes.FP8E5M2}
+ACCEPTS = A2A3 | {dtypes.FP8E4M3FN, dtypes.FP8E5M2, dtypes.HF8}
 ACCUMULATORS = frozenset({dtypes.FP32, dtypes.INT32})
 CONTRACT, SEQUENTIAL = "contract", "sequential"
 PHASES = ("unspecified", "partial", "final")
@@ -259,7 +259,8 @@ def _samples(accumulates: bool, biased: bool, one_row: bool, has: set[str]) -> l
     if "acc_phase" in has:
         options["acc_phase"] = PHASES[0]
     found = []
-    for d in sorted(ACCEPTS, key=lambda d: d.name):
+    # frozen results go by a sample's place: what was added to the list of dtypes comes last
+    for d in (*sorted(ACCEPTS - {dtypes.HF8}, key=lambda d: d.name), dtypes.HF8):
         for m, k, n in ((1, 5, 3), (1, 70, 5)) if one_row else ((1, 5, 3), (4, 1, 1), (3, 70, 5)):
             operands = [sample_values(d, (m, k), seed=1), sample_values(d, (k, n), seed=2)]
             if accumulates:
@@ -278,13 +279,13 @@ def matmul(a: Any, b: Any, *, out_dtype: Any = None, a_trans: bool = False, b_tr
     """Multiply matrices: [..., m, k] @ [..., k, n].
 
     Args:
-      a, b: one dtype of FP32, FP16, BF16, INT8 (on a5 also FP8E4M3FN and FP8E5M2); leading batch axes broadcast. An operand of
+      a, b: one dtype of FP32, FP16, BF16, INT8 (on a5 also FP8E4M3FN, FP8E5M2 and HF8); leading batch axes broadcast. An operand of
         one axis is a row on the left, a column on the right, and the result has no axis there.
       out_dtype: the result's dtype; by default the accumulator's: FP32, or INT32 for INT8 (where JAX keeps the operands').
       a_trans, b_trans: take that operand with its last two axes exchanged.
       numerics: `contract`, or `sequential` for BF16 in the order of the vendor's CPU simulator.
     Numerics:
-      FP16, FP32 and FP8: one fused multiply-add chain over ascending k. BF16: chunks of 32 k, see `numerics.CONTRACT`.
+      FP16, FP32, FP8 and HF8: one fused multiply-add chain over ascending k. BF16: chunks of 32 k, see `numerics.CONTRACT`.
       INT8: exact in INT32. Then one rounding to `out_dtype`. Of partly valid tiles: the valid rows of a, the valid columns of b,
       and as many k as a has valid.
     Errors:

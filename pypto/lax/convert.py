@@ -30,6 +30,7 @@ def _abstract(x: Aval, *, dtype: DType, mode: str, overflow: str) -> Aval:
         raise ShapeError("PL305", "cast: a predicate mask is not a number", fix="use pl.sel(mask, 1.0, 0.0) to make one of it")
     if Kind.TASK in (x.dtype.kind, dtype.kind) or dtype.kind is Kind.MASK:
         raise ShapeError("PL305", f"cast: {x.dtype.name} and {dtype.name} do not convert into each other", fix="cast numbers only")
+    numerics.check_pair(x.dtype, dtype)
     if mode not in MODES:
         raise ShapeError("PL308", f"cast: there is no rounding mode {mode!r}", fix=f"one of {', '.join(MODES)}")
     if overflow not in OVERFLOWS:
@@ -96,10 +97,10 @@ def convert(x: Any, *, dtype: Any, mode: str = "rint", overflow: str = "saturate
       mode: `rint` ties to even, `round` ties away from zero, `floor`, `ceil`, `trunc`, `odd` (inexact results get an odd
         last bit), `none` (`trunc` to integers, `rint` otherwise).
       overflow: to integers, `saturate` clamps and turns NaN into 0, `wrap` keeps the low bits, and so does `fits`, which is an error
-        in checked runs where these are not the whole number (PL308); to FP8 formats,
+        in checked runs where these are not the whole number (PL308); to FP8 and HF8,
         `saturate` clamps and `ieee` gives infinity or NaN. Other floats overflow as IEEE says.
     Numerics:
-      One rounding, whatever the source.
+      One rounding, whatever the source. That to HF8 is to nearest with ties away from zero in every mode: the chip has no other.
 
     >>> import numpy as np
     >>> from pypto import lax

@@ -48,8 +48,8 @@ def sample_values(dtype: DType, shape: tuple[int, ...], seed: int = 0, domain: t
     """Reproducible test data of a dtype; integers take another domain than the usual one as it is, for divisors and counts."""
     rng = np.random.default_rng(seed)
     if dtype.is_float:
-        values = rng.uniform(*domain, shape)
-        return values.astype(np.float32).astype(dtype.storage)
+        values = rng.uniform(*domain, shape).astype(np.float32)
+        return numerics.convert(values, dtypes.FP32, dtype, "rint") if dtype is dtypes.HF8 else values.astype(dtype.storage)
     if dtype is dtypes.BOOL:
         return rng.integers(0, 2, shape).astype(np.bool_)
     low, high = (-100, 100) if domain == (-4, 4) else (int(domain[0]), int(domain[1]))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pypto import dtypes
+from pypto import dtypes, numerics
 from pypto.core.avals import ArrayAval, Aval, TileAval
 from pypto.core.op import OPS, Native, No, Op
 from pypto.core.trace import aval_of
@@ -26,7 +26,7 @@ _X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(3, 4)
 def _filled(x: np.ndarray, shape: tuple[int, ...], pad: str, valid: tuple[int, ...]) -> np.ndarray:
     """The valid part of x in the corner of a larger array of pad values."""
     value = dtype_of(x.dtype).pad(pad)
-    result = np.full(shape, np.asarray(value).astype(x.dtype), x.dtype)
+    result = np.full(shape, numerics.round_literal(value, dtype_of(x.dtype)), x.dtype)
     inside = tuple(slice(0, v) for v in valid)
     result[inside] = x[inside]
     return result
@@ -84,6 +84,7 @@ _TILES = No("only tiles have a valid region; kernels become array programs, whic
     taint=_fill_taint,
     pto=Native("pto.tfillpad"),
     unit="vector",
+    stays=True,
 )
 def fillpad(x: Any, *, pad: str, valid: tuple[int, ...] | None = None) -> Any:
     """Keep the valid region and write a pad value everywhere else; the result is valid everywhere.
@@ -168,6 +169,7 @@ def _validshape_valid(x: Any, *extents: Any, known: Any, old: tuple[int, ...]) -
     valid=_validshape_valid,
     index=tuple(range(1, 9)),
     pto=Native("pto.set_validshape"),
+    stays=True,
 )
 def set_validshape(x: Any, *extents: Any, known: tuple[int | None, ...]) -> Any:
     """Mark the leading extents of each axis as the valid region; the data stay.

@@ -94,7 +94,7 @@ def _reinterpret_taint(taints: Any, arrays: Any, params: dict[str, Any]) -> Any:
 
 def _reinterpret_samples() -> list[Any]:
     kinds = [d for d in DTYPES.values() if d.bits % 8 == 0 and d.kind in (dtypes.Kind.INT, dtypes.Kind.UINT, dtypes.Kind.FLOAT)]
-    chosen = [d for d in kinds if d.storage.kind != "V" and d not in (dtypes.HF8, dtypes.FP8E8M0)]
+    chosen = [d for d in kinds if d.storage.kind != "V"]
     return [((sample_values(a, (3, 8), seed=5),), {"dtype": b, "source": a}) for a in chosen for b in chosen if a is not b and a.arithmetic]
 
 
@@ -107,6 +107,7 @@ def _reinterpret_samples() -> list[Any]:
     valid=_reinterpret_valid,
     taint=_reinterpret_taint,
     pto=No("it is another name for the same bytes"),
+    stays=True,
 )
 def reinterpret(x: Any, *, dtype: Any, source: Any = None) -> Any:
     """The bytes of a value as elements of another dtype; the extent of the last axis scales with the width.
@@ -154,6 +155,7 @@ def _swapped(extents: Any) -> Any:
     abstract=lambda x: moved(x, _swapped(x.shape), _swapped(x.valid) if isinstance(x, TileAval) and x.valid else None),
     valid=lambda x: _swapped(x),
     pto=No("the fractal layout is read the other way round; no bytes move"),
+    stays=True,
 )
 def relayout(x: Any) -> Any:
     """A matrix with rows and columns exchanged, by reading its fractal layout the other way round: `pl.tile.transpose_view`.

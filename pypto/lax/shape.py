@@ -89,25 +89,25 @@ def fill(value: Any, *, shape: tuple[int, ...], dtype: DType, level: str | None 
     return np.full(shape, np.asarray(value).astype(dtype.storage), dtype.storage)
 
 
-def full(shape: Sequence[int], value: Any, dtype: Any = None, *, level: str | None = None) -> Any:
+def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, level: str | None = None) -> Any:
     """An array of one value.
 
     Args:
       shape: extents.
-      value: a number, rounded once to the dtype, or a scalar of it.
+      fill_value: a number, rounded once to the dtype, or a scalar of it.
       dtype: the dtype of the result; by default the value's.
 
     >>> full((2,), 3, "INT8")
     Array([3, 3], dtype=INT8)
     """
-    kind = aval_of(value).dtype if dtype is None else dtype_of(dtype)
-    scalar_aval = aval_of(value)
-    if isinstance(value, bool | int | float):
-        value = literal(value, kind)
+    kind = aval_of(fill_value).dtype if dtype is None else dtype_of(dtype)
+    scalar_aval = aval_of(fill_value)
+    if isinstance(fill_value, bool | int | float):
+        value = literal(fill_value, kind)
     elif scalar_aval.shape != ():
         raise ShapeError("PL301", f"full: the value has shape {list(scalar_aval.shape)}", fix="give one number")
     else:
-        value = as_dtype(value, scalar_aval, kind)
+        value = as_dtype(fill_value, scalar_aval, kind)
     return fill(value, shape=tuple(int(d) for d in shape), dtype=kind, level=level)
 
 
@@ -179,6 +179,7 @@ def _reshape_aval(x: Aval, *, shape: tuple[int, ...]) -> Aval:
     valid=lambda x, *, shape, old: reshape_valid(old, x, shape),
     pto=Native("pto.treshape"),
     golden="jax.lax.reshape",
+    stays=True,
 )
 def reshape(x: Any, *, shape: tuple[int, ...]) -> Any:
     """The same elements in row-major order under another shape. Bits are kept.
@@ -270,7 +271,7 @@ def broadcast(x: Any, *, shape: tuple[int, ...]) -> Any:
 
     >>> import numpy as np
     >>> from pypto import lax
-    >>> lax.broadcast(np.int32([[1], [2]]), shape=(2, 3))
+    >>> lax.broadcast_to(np.int32([[1], [2]]), (2, 3))
     Array([[1, 1, 1],
            [2, 2, 2]], dtype=INT32)
     """
@@ -333,6 +334,7 @@ def _slice_valid(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
     valid=_slice_valid,
     index=tuple(range(1, 9)),
     pto=Native("pto.subview"),
+    stays=True,
 )
 def slice_(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
     """A window of a value: static sizes, offsets that may be scalars. It must lie inside; nothing is clamped.
@@ -368,6 +370,7 @@ def _update_aval(x: Aval, value: Aval, *starts: Aval, sizes: tuple[int, ...]) ->
     index=tuple(range(2, 10)),
     pto=Native("pto.tinsert"),
     golden="jax.lax.dynamic_update_slice",
+    stays=True,
 )
 def update(x: Any, value: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
     """A copy of x in which the window at `starts` holds `value` (a number fills it).

@@ -210,6 +210,12 @@ def _length(lengths: Sequence[Any], block_len: int | None) -> int:
     return int(lengths[0]) if lengths else int(block_len or 0)
 
 
+def _runs_valid(x: tuple[int, ...], *length: int, block_len: int | None, old: tuple[int, ...]) -> tuple[int, ...]:
+    """The valid region. The whole row must be groups of four runs, also where only the run knows their length."""
+    _check_runs(old[-1], _length(length, block_len))
+    return x
+
+
 def _runs_faults(x: np.ndarray, *length: np.ndarray, block_len: int | None) -> Fault | None:
     block_len = _length(length, block_len)
     if length:
@@ -253,7 +259,7 @@ def _pairs(d: Any, count: int, run: int, seed: int) -> np.ndarray:
     abstract=_runs_aval,
     axes=Whole(),
     exact=_ORDER,
-    valid=lambda x, *_, **__: x,
+    valid=_runs_valid,
     crops=True,
     taint=_group_taint,
     faults=_runs_faults,

@@ -13,7 +13,8 @@ from pypto.lax.families import broadcast_shapes as _broadcast_shapes
 from pypto.lax.indexing import slice_in_dim
 from pypto.lax.joining import concatenate as _joined
 from pypto.lax.reduction import normal_axis
-from pypto.lax.shape import broadcast, full, reshape
+from pypto.lax.shape import broadcast as broadcast_to
+from pypto.lax.shape import full, reshape
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] | None = None) -> Any:
@@ -107,8 +108,20 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
         raise ShapeError("PL301", f"tile: {list(reps)} for {list(shape)}", fix="one repetition for each axis, 0 or more")
     lined = [part for d in shape for part in (1, d)]
     wide = [part for d, n in zip(shape, reps, strict=True) for part in (n, d)]
-    repeated = broadcast(reshape(operand, shape=tuple(lined)), shape=tuple(wide))
+    repeated = broadcast_to(reshape(operand, shape=tuple(lined)), shape=tuple(wide))
     return reshape(repeated, shape=tuple(d * n for d, n in zip(shape, reps, strict=True)))
+
+
+def broadcast(operand: Any, sizes: Sequence[int]) -> Any:
+    """New axes of these extents in front, along which everything is repeated; `broadcast_to` takes a whole shape.
+
+    >>> import numpy as np
+    >>> broadcast(np.int32([1, 2]), (3,))
+    Array([[1, 2],
+           [1, 2],
+           [1, 2]], dtype=INT32)
+    """
+    return broadcast_to(operand, shape=(*sizes, *shape_of(operand)))
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:

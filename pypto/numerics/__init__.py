@@ -41,7 +41,7 @@ from pypto.numerics.reduction import (
     sum_first,
     sum_last,
 )
-from pypto.numerics.rounding import MODES, convert, default_overflow, round_literal
+from pypto.numerics.rounding import MODES, check_pair, convert, default_overflow, hf8_bits, hf8_from_bits, numbers, round_literal, widened
 from pypto.numerics.scan import cumlogsumexp, cummax, cummin, cumprod, cumsum
 from pypto.numerics.threefry import threefry
 
@@ -105,6 +105,11 @@ CONTRACT: dict[str, str] = {
         "to FP32, FP16, BF16 as IEEE; float to integer saturates with NaN -> 0; FP32->INT16, FP16->INT16/UINT8/INT8, "
         "INT64->INT32, INT32->INT16 keep the low bits; FP8 by an explicit argument"
     ),
+    "hf8": (
+        "HF8 is read by the table of its 256 values, exactly; to HF8 one rounding, to nearest, ties away from zero, whatever the mode; "
+        "below 2**-23 zero, which has no sign; NaN is 0x80; from 40960 on +-2**15 (saturate, as pl.cast) or infinity (ieee); infinity "
+        "stays; matmul widens and is one FMA chain, as FP16"
+    ),
     "cast hops": "only chains that equal the direct conversion for every value; otherwise an error names the hop to write",
     "atomics, split-K": "block order by default, so runs repeat; a shuffled schedule is a run option",
     "partly valid tiles": (
@@ -124,8 +129,8 @@ CONTRACT: dict[str, str] = {
 
 __all__ = [
     "CHUNK", "CONTRACT", "LANES", "MODES", "ROUNDS", "VERSION", "abs", "add", "argmax_first", "argmax_last", "argmin_first",
-    "argmin_last", "convert", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "default_overflow", "div", "elementwise",
-    "exp", "floor_div", "floor_mod", "fmod", "log", "matmul", "max_first", "max_last", "maximum", "min_first", "min_last",
-    "minimum", "mul", "neg", "philox", "prod_first", "prod_last", "random_rows", "recip", "round_literal", "rsqrt", "sqrt",
-    "sub", "sum_first", "sum_last", "threefry",
+    "argmin_last", "check_pair", "convert", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "default_overflow",
+    "div", "elementwise", "exp", "floor_div", "floor_mod", "fmod", "hf8_bits", "hf8_from_bits", "log", "matmul", "max_first",
+    "max_last", "maximum", "min_first", "min_last", "minimum", "mul", "neg", "numbers", "philox", "prod_first", "prod_last",
+    "random_rows", "recip", "round_literal", "rsqrt", "sqrt", "sub", "sum_first", "sum_last", "threefry", "widened",
 ]  # fmt: skip

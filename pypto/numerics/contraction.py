@@ -1,6 +1,6 @@
 """Matrix products: the order of every addition is part of the result, and the same on every CPU.
 
-NumPy has no fused multiply-add. A product of two BF16, FP16 or FP8 values has at most 22 bits, so it is exact in FP64, and an FP64
+NumPy has no fused multiply-add. A product of two BF16, FP16, FP8 or HF8 values has at most 22 bits, so it is exact in FP64, and an FP64
 addition rounded to FP32 equals the fused result: when the FP64 sum is inexact, one term is at least 2**29 times the other, and
 the larger one, having at most 24 bits, lies far from every rounding boundary of FP32. FP32 products have 48 bits, so there the
 FP64 sum may fall onto such a boundary; `_fused_f32` repairs those. Where the exponents of narrow operands allow it, their products
@@ -17,6 +17,7 @@ import numpy as np
 
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
+from pypto.numerics.rounding import widened
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -34,7 +35,7 @@ def matmul(a: Array, b: Array, acc: Array | None = None, *, order: str = "") -> 
     """Multiply matrices: `acc + a @ b`.
 
     Args:
-      a: [..., m, k], BF16, FP16, FP32, FP8E4M3FN, FP8E5M2 or an integer type of at most 32 bits.
+      a: [..., m, k], BF16, FP16, FP32, FP8E4M3FN, FP8E5M2, HF8 or an integer type of at most 32 bits.
       b: [..., k, n] of the same dtype; leading axes broadcast against those of `a`.
       acc: [..., m, n], FP32 (INT32 for integers); None starts from +0.
       order: "chunk32" or "chain"; by default "chunk32" for BF16 and "chain" for the other floats. Integers have no order.
@@ -68,15 +69,15 @@ def matmul(a: Array, b: Array, acc: Array | None = None, *, order: str = "") -> 
     out = np.zeros((*lead, rows, columns), result_type)
     if acc is not None:
         out[...] = acc
-    wide = result_type if dtype.is_integer else np.dtype(np.float32)
     count = math.prod(lead)
     left = np.broadcast_to(a, (*lead, rows, inner)).reshape(count, rows, inner)
     right = np.broadcast_to(b, (*lead, inner, columns)).reshape(count, inner, columns)
     if math.prod(b.shape[:-2]) == 1:  # every matrix on the left meets the same one: it is one tall product
         left, right, count, rows = left.reshape(1, count * rows, inner), right[:1], min(count, 1), count * rows
+    wide = widened if dtype.is_float else lambda x: x.astype(result_type)
     with np.errstate(all="ignore"):
         for x, y, z in _groups(left, right, out.reshape(count, rows, columns)):
-            _product(x.astype(wide), y.astype(wide), z, order, narrow=dtype.bits <= 16)
+            _product(wide(x), wide(y), z, order, narrow=dtype.bits <= 16)
     return out
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pypto.dtypes import BF16, BOOL, FP16, FP32, INT32, INT64, UINT64, DType, Kind
+from pypto import hifloat
+from pypto.dtypes import BF16, BOOL, FP16, FP32, HF8, INT32, INT64, UINT64, DType, Kind
 from pypto.errors import ShapeError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -38,17 +39,18 @@ def convert(x: Array, src: DType, dst: DType, mode: str, overflow: str = "satura
 
     Args:
       x: any shape, in the storage type of `src`.
-      src: BOOL, an integer type, or a float type with a fixed precision.
+      src: BOOL, an integer type, or a float type but HF4.
       dst: likewise, without FP8E8M0, which only holds scales.
       mode: a key of `MODES`.
-      overflow: for integers, "saturate", or "wrap" to keep the low bits; for FP8, "saturate" to the largest finite value, or
-        "ieee". FP32, FP16 and BF16 always overflow as IEEE says; FP4 always saturates.
+      overflow: for integers, "saturate", or "wrap" to keep the low bits; for FP8 and HF8, "saturate" to the largest finite
+        value, or "ieee". FP32, FP16 and BF16 always overflow as IEEE says; FP4 always saturates.
     Returns:
       A new array of the same shape in the storage type of `dst`.
     Numerics:
       To a float: rounded once by `mode`, subnormals included, 64-bit integers too. Overflow by IEEE is infinity if the mode rounds
       away from the largest value and that value otherwise (NaN for infinity in FP8E4M3FN). NaN stays NaN (6 in FP4); infinity stays
-      where the format has it, and otherwise overflows.
+      where the format has it, and otherwise overflows. HF8 has one rounding, to nearest with ties away from zero, whatever the mode
+      is, and one zero; with "ieee" it overflows from 40960 on, half way between 2**15 and what would come next.
       Float to integer: rounded to an integer by `mode`, then saturated with NaN -> 0; "wrap" saturates to INT32 first (INT64 for
       64-bit results) and then drops the high bits.
       To BOOL: whether the element is not zero. From BOOL: 0 or 1.
@@ -62,11 +64,17 @@ def convert(x: Array, src: DType, dst: DType, mode: str, overflow: str = "satura
         raise ShapeError("PL308", f"rounding mode {mode!r} does not exist", fix=f"use one of {', '.join(MODES)}")
     if overflow not in ("saturate", "wrap", "ieee"):
         raise ShapeError("PL308", f"overflow {overflow!r} does not exist", fix="use 'saturate', 'wrap' or 'ieee'")
-    _check_pair(src, dst)
+    check_pair(src, dst)
     x = np.asarray(x)
     with np.errstate(all="ignore"):
         if src.storage == dst.storage:
             return np.array(x, dst.storage)
+        if src is HF8:
+            x, src = hifloat.decode(x), FP32
+        if dst is HF8:
+            return hifloat.encode(_sticky_f64(x) if src.bits == 64 else x.astype(np.float64), overflow)
+        if src is dst:
+            return x
         if src is BOOL:
             return x.astype(np.int8).astype(dst.storage)
         if dst is BOOL:
@@ -78,12 +86,14 @@ def convert(x: Array, src: DType, dst: DType, mode: str, overflow: str = "satura
         return _int_to_int(x, dst, overflow)
 
 
-def _check_pair(src: DType, dst: DType) -> None:
+def check_pair(src: DType, dst: DType) -> None:
+    """PL305 for dtypes that do not convert: predicate masks, task ids, HF4 either way, and numbers to FP8E8M0."""
     for role, dtype in (("from", src), ("to", dst)):
         if dtype.kind is Kind.MASK:
             raise ShapeError("PL305", "a predicate mask does not convert", fix="use sel(mask, 1, 0)")
-        if dtype.kind is Kind.TASK or dtype.name in ("HF4", "HF8") or (role == "to" and dtype.name == "FP8E8M0"):
-            raise ShapeError("PL305", f"no conversion {role} {dtype.name}", fix="convert through FP32 or an integer type")
+        if dtype.kind is Kind.TASK or dtype.name == "HF4" or (role == "to" and dtype.name == "FP8E8M0"):
+            fix = {"HF4": "use FP8E4M3FN or HF8: HF4 can only be moved", "FP8E8M0": "FP8E8M0 holds scales that are made as bits"}
+            raise ShapeError("PL305", f"no conversion {role} {dtype.name}", fix=fix.get(dtype.name, "convert numbers only"))
 
 
 def _round_magnitude(magnitude: Array, negative: Array, mode: str) -> Array:
@@ -218,22 +228,66 @@ def _int_to_int(x: Array, dst: DType, overflow: str) -> Array:
     return _low_bits(x, dst)
 
 
+def widened(x: Any) -> Array:
+    """The numbers of an array of floats in FP32, which holds all of those of narrower formats; FP64 is rounded."""
+    return numbers(x).astype(np.float32)
+
+
+def numbers(x: Any) -> Array:
+    """An array, or an element of one, in a dtype NumPy computes with: the FP32 numbers of HF8, everything else as it is."""
+    x = np.asarray(x)
+    return hifloat.decode(x) if x.dtype == HF8.storage else x
+
+
+def hf8_bits(x: Any) -> Array:
+    """The codes of an HF8 array as UINT8, in the same memory.
+
+    Errors:
+      PL305 for another dtype.
+
+    >>> hf8_bits(convert(np.float32([1.0, -1.5, np.nan]), FP32, HF8, "round"))
+    array([  8, 140, 128], dtype=uint8)
+    """
+    x = np.asarray(x)
+    if x.dtype != HF8.storage:
+        raise ShapeError("PL305", f"hf8_bits of {x.dtype}", fix="pass an array of HF8")
+    return x.view(np.uint8)
+
+
+def hf8_from_bits(codes: Any) -> Array:
+    """UINT8 codes as an HF8 array, in the same memory: the way in for bytes that are HF8 already.
+
+    Errors:
+      PL305 for another dtype: numbers are converted, by `convert`, `lax.convert_element_type` or `pypto.Array(x, "HF8")`.
+
+    >>> widened(hf8_from_bits(np.uint8([0x08, 0x8C, 0x6F, 0x01])))
+    array([ 1.0000000e+00, -1.5000000e+00,            inf,  2.3841858e-07],
+          dtype=float32)
+    """
+    codes = np.asarray(codes)
+    if codes.dtype != np.uint8:
+        raise ShapeError("PL305", f"hf8_from_bits of {codes.dtype}", fix="UINT8 codes; numbers become HF8 by pypto.Array(x, 'HF8')")
+    return codes.view(HF8.storage)
+
+
 def round_literal(value: bool | int | float, dst: DType) -> Any:
     """A Python number as a NumPy scalar of a dtype: rounded once, exactly, to nearest even.
 
     Floats are rounded from their exact FP64 value, integers from their exact value however long.
 
     Returns:
-      A scalar of `dst.storage`; a float too large is infinite (the largest finite value in FP8 and FP4).
+      A scalar of `dst.storage`; a float too large is infinite (the largest finite value in FP8, HF8 and FP4).
     Errors:
       PL308 for a number that an integer dtype does not hold; PL305 for dtypes that are no numbers.
 
     >>> float(round_literal(1 + 2**-8 + 2**-40, BF16))
     1.0078125
     """
-    _check_pair(BOOL, dst)
+    check_pair(BOOL, dst)
     if dst is BOOL:
         return np.bool_(value)
+    if dst is HF8:
+        return hifloat.encode(np.asarray(_literal_f64(value)), "saturate")[()]
     if dst.is_float:
         with np.errstate(all="ignore"):
             return _round_f64(np.asarray([_literal_f64(value)]), dst, "rint", "saturate")[0]
@@ -244,8 +298,8 @@ def round_literal(value: bool | int | float, dst: DType) -> Any:
 
 
 def _literal_f64(value: bool | int | float) -> float:
-    if isinstance(value, float):
-        return value
+    if not isinstance(value, int | np.integer | np.bool_):
+        return float(value)
     magnitude, sign = abs(int(value)), -1.0 if value < 0 else 1.0
     shift = max(magnitude.bit_length() - 53, 0)
     if shift > 512:

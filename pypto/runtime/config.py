@@ -59,7 +59,8 @@ class RunConfig:
       enable_dump_args: 2 writes every launch's buffers, before and after, to `dfx_outputs/args_dump/`, where the program is saved; 1 those
         that a launch names in `dumps=`.
       analyze_auto_scopes_for_deps: dependencies always hold here, since work runs in program order; True and False run alike.
-      check, executor, verify: as in `pypto.Config`; None keeps what is in force.
+      check, executor, verify: as in `pypto.Config`; None keeps what is in force. A golden run that says neither check nor executor is
+        checked.
       All other fields of the original exist, and only their defaults are accepted.
 
     Errors:

@@ -155,10 +155,11 @@ class Entry:
                 began = time.perf_counter()
                 compiled.run(values, again, threads=chosen.threads or 0)
                 return began, time.perf_counter(), "cpu", values
-        values = passing.to_values(call, check=chosen.check, undeclared_writes=False)
+        check = bool(chosen.check)
+        values = passing.to_values(call, check=check, undeclared_writes=False)
         machine = Machine if watch is None else partial(ObservedMachine, watch=watch)
         began = time.perf_counter()
-        machine(program.bodies, check=chosen.check).run(program.orchestration, values)
+        machine(program.bodies, check=check).run(program.orchestration, values)
         return began, time.perf_counter(), "reference", values
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pypto import config as settings
 from pypto.errors import CallError, NumericsError
 from pypto.runtime import saved
 from pypto.runtime.compiled import CompiledProgram, free_directory
@@ -208,6 +209,8 @@ class _Run:
         if golden is not None and golden_fn is not None:
             raise CallError("PL601", "both golden and golden_fn are given", fix="keep the one whose convention the function follows")
         refuse_bad_specs(specs, None, compare if isinstance(compare, Mapping) else None)
+        if options.check is None and options.executor is None:  # a run to find faults with
+            options = replace(options, check=settings.current().finds_faults)
         self.program, self.specs, self.options, self.seed, self.test_name = program, specs, options, seed, test_name
         self.golden, self.golden_fn, self.compare = golden, golden_fn, compare
         self.tensors = [s for s in specs if isinstance(s, TensorSpec)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pypto import numerics
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import NumericsError
 from pypto.testing.compare import compare
@@ -35,7 +37,7 @@ class Closeness:
             return Closeness(0.0, 0.0)
         if kind.bits >= 32:
             return Closeness(1e-5, 1e-5)
-        unit = 2.0**-kind.mantissa if kind.name != "FP8E8M0" else 1.0
+        unit = kind.epsilon
         return Closeness(_ULPS * unit, _ULPS * unit if kind.bits > 8 else unit)
 
     def but(self, rtol: float | None, atol: float | None) -> Closeness:
@@ -90,9 +92,10 @@ class Closely:
         lines.append("  relative error: " + ", ".join(f"{share:.0%} <= {value:.2g}" for share, value in self.quantiles.items()))
         usual = Closeness.of(self.dtype)
         if self.dtype.is_float and self.dtype.bits < 32 and self.allowed.rtol < usual.rtol:
-            digits = "about three decimal digits" if self.dtype.name == "FP16" else f"{self.dtype.mantissa + 1} significant bits"
+            bits = 1 - round(math.log2(self.dtype.epsilon))
+            digits = "about three decimal digits" if self.dtype.name == "FP16" else f"{bits} significant bits"
             lines.append(
-                f"  expected for {self.dtype.name}: 1 ulp = 2^-{self.dtype.mantissa} relative, {digits};"
+                f"  expected for {self.dtype.name}: 1 ulp = 2^-{bits - 1} relative, {digits};"
                 f" rtol {self.allowed.rtol:.3g} is finer than the dtype. Its default is {usual.rtol:.3g}"
             )
         lines += [line for line in self.ulps.splitlines()[1:] if "expected for" not in line]
@@ -137,8 +140,8 @@ def measure(
         mismatches=int(far.sum()),
         size=got.size,
         worst=worst,
-        actual=float("nan") if worst is None else got[spot].item(),
-        expected=float("nan") if worst is None else want[spot].item(),
+        actual=float("nan") if worst is None else numerics.numbers(got[spot]).item(),
+        expected=float("nan") if worst is None else numerics.numbers(want[spot]).item(),
         max_abs=float(np.max(absolute, initial=0.0, where=np.isfinite(absolute))),
         max_rel=float(np.max(relative, initial=0.0, where=finite)),
         quantiles=error_distribution(got, want),
@@ -165,7 +168,7 @@ def error_distribution(actual: Any, expected: Any, shares: tuple[float, ...] = (
 
 
 def _wide(x: Array) -> Array:
-    return x.astype(np.float64)
+    return numerics.numbers(x).astype(np.float64)
 
 
 def _errors(got: Array, want: Array) -> tuple[Array, Array, Array]:

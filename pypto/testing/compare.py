@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pypto.dtypes import DType, dtype_of
+from pypto import hifloat, numerics
+from pypto.dtypes import HF8, DType, dtype_of
 from pypto.errors import NumericsError
 from pypto.testing.specs import Array, to_numpy
 
@@ -103,7 +105,7 @@ class Comparison:
         if self.signed_zeros:
             lines.append(f"  {self.signed_zeros} of them are zeros of the other sign: equal values, different bits")
         if not self.passed and self.dtype.is_float and self.dtype.bits < 32 and self.tolerance.ulp <= 1:
-            lines.append(f"  expected for {self.dtype.name}: 1 ulp = 2^-{self.dtype.mantissa} relative")
+            lines.append(f"  expected for {self.dtype.name}: 1 ulp = 2^-{-round(math.log2(self.dtype.epsilon))} relative")
         return "\n".join([*lines, *([f"  {self.note}"] if self.note else [])])
 
 
@@ -187,8 +189,13 @@ def ulp_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
     return np.where(nan | unlike, np.uint64(0), distance), unlike & ~nan
 
 
+def _numbers(values: Array) -> Array:
+    """In FP64."""
+    return numerics.numbers(values).astype(np.float64)
+
+
 def _widened(values: Array) -> Array:
-    return values.astype(np.float32)
+    return numerics.widened(values)
 
 
 def _bits(values: Array) -> Array:
@@ -201,13 +208,15 @@ def _sign_and_magnitude(values: Array) -> tuple[Array, Array]:
     kind = dtype_of(values.dtype)
     if not kind.is_signed:
         return np.zeros(values.shape, bool), bits
+    if kind is HF8:  # its codes do not count upward with its numbers; the place of NaN is never looked at
+        return (bits >> np.uint64(7)) != 0, hifloat.RANKS[bits & np.uint64(127)].astype(np.uint64)
     sign = np.uint64(kind.bits - 1)
     return (bits >> sign) != 0, bits & ((np.uint64(1) << sign) - np.uint64(1))
 
 
 def _within(actual: Array, expected: Array, atol: float) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.abs(actual.astype(np.float64) - expected.astype(np.float64)) <= atol
+        return np.abs(_numbers(actual) - _numbers(expected)) <= atol
 
 
 def _worst(distance: Array, infinite: Array, wrong: Array, same_bits: Array) -> int | None:

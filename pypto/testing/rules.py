@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pypto import numerics
 from pypto.errors import NumericsError
 from pypto.testing.closeness import Closeness, measure
 from pypto.testing.specs import Array, to_numpy
@@ -52,7 +53,7 @@ def ratio_reldiff(diff_thd: float = 0.01, pct_thd: float = 0.05, max_diff_hd: fl
     """
 
     def compare(actual: Any, expected: Any, **_: Any) -> Verdict:
-        got, want = to_numpy(actual).astype(np.float64), to_numpy(expected).astype(np.float64)
+        got, want = _wide(to_numpy(actual)), _wide(to_numpy(expected))
         found = measure(to_numpy(actual), to_numpy(expected), Closeness(diff_thd, 0.0))
         with np.errstate(all="ignore"):
             error = np.abs(got - want) / np.maximum(np.abs(want), np.finfo(np.float64).tiny)
@@ -109,7 +110,7 @@ def _row(got: Array, want: Array, got_values: Array, want_values: Array, scores:
     """The wrong places of one row, with the reason."""
     wrong: list[tuple[int, str]] = []
     seen: set[int] = set()
-    values = want_values.astype(np.float64)
+    values = _wide(want_values)
     for i, index in enumerate(map(int, got)):
         if index in seen:
             wrong.append((i, f"index {index} a second time"))
@@ -118,11 +119,11 @@ def _row(got: Array, want: Array, got_values: Array, want_values: Array, scores:
             continue
         tied = _close(values, values[i], allowed)
         open_end = bool(tied[-1])
-        if not _close(got_values[i].astype(np.float64), values[i], allowed):
+        if not _close(_wide(got_values[i]), values[i], allowed):
             wrong.append((i, f"index {index} with value {got_values[i]}, expected {int(want[i])} with {want_values[i]}"))
         elif index not in want[tied] and not open_end:
             wrong.append((i, f"index {index} is not one of those with value {want_values[i]}: {want[tied].tolist()}"))
-        elif scores is not None and not (0 <= index < len(scores) and _close(scores[index].astype(np.float64), values[i], allowed)):
+        elif scores is not None and not (0 <= index < len(scores) and _close(_wide(scores[index]), values[i], allowed)):
             wrong.append((i, f"index {index} does not have value {want_values[i]}"))
     return wrong
 
@@ -141,5 +142,9 @@ def _rows(x: Any, dim: int) -> Array:
 
 
 def _one_sided(got: Array, want: Array) -> Array:
-    a, b = got.astype(np.float64), want.astype(np.float64)
+    a, b = _wide(got), _wide(want)
     return (np.isfinite(a) != np.isfinite(b)) | (~np.isfinite(a) & ~np.isfinite(b) & (a != b) & ~(np.isnan(a) & np.isnan(b)))
+
+
+def _wide(x: Array) -> Array:
+    return numerics.numbers(x).astype(np.float64)

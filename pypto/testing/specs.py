@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from pypto import hifloat, numerics
 from pypto.core.array import to_numpy as of_torch
-from pypto.dtypes import DType, dtype_of
+from pypto.dtypes import HF8, DType, dtype_of
 from pypto.errors import NumericsError
 
 Array = np.ndarray[Any, Any]
@@ -40,7 +41,7 @@ def to_numpy(value: Any) -> Array:
 
 
 def round_to(values: Any, dtype: Any) -> Array:
-    """The values in `dtype`, each rounded once to nearest even; integers must fit exactly.
+    """The values in `dtype`, each rounded once to nearest even (to HF8, ties away from zero); integers must fit exactly.
 
     >>> round_to([1 + 2.0**-8 + 2.0**-40], "bf16").astype(float)  # above the midpoint; by way of FP32 it would be a tie
     array([1.0078125])
@@ -49,7 +50,11 @@ def round_to(values: Any, dtype: Any) -> Array:
     source = to_numpy(values)
     if source.dtype == kind.storage:
         return source.copy()
+    if source.dtype == HF8.storage:
+        source = numerics.numbers(source)
     with np.errstate(all="ignore"):
+        if kind is HF8:
+            return hifloat.encode(source.astype(np.float64), "ieee")
         if not kind.is_float:
             return _exact_integers(source, kind)
         if kind.mantissa < 23 and source.dtype.kind in "iuf" and source.dtype.itemsize == 8:
@@ -235,15 +240,14 @@ class ScalarSpec:
         if rounded.ndim:
             raise NumericsError("PL702", f"{self.name}: a scalar has one value, not shape {list(rounded.shape)}", fix="use TensorSpec")
         if kind.is_float:
-            return float(rounded)
+            return float(numerics.numbers(rounded))
         return bool(rounded) if kind.storage == np.bool_ else int(rounded)
 
 
 def poison(dtype: DType) -> Any:
     """What an output holds before the kernel writes it: NaN where there is one, otherwise the value furthest from zero."""
     if dtype.is_float:
-        with np.errstate(all="ignore"):
-            value = np.array(np.nan).astype(dtype.storage)
-        if np.isnan(value.astype(np.float32)):
+        value = round_to(np.nan, dtype)
+        if np.isnan(numerics.widened(value)):
             return value[()]
     return np.array(dtype.min_value or dtype.max_value).astype(dtype.storage)[()]

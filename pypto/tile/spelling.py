@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pypto import numerics
 from pypto.core.avals import Aval, RefAval, ScalarAval, TileAval
 from pypto.core.ir import Eqn, Jaxpr, Literal
 from pypto.dtypes import DType
@@ -72,10 +73,10 @@ def constant(a: Literal) -> Text:
     value = np.asarray(a.value)
     if value.ndim:
         return f"pl.const_array({shape(value.shape)}, {dtype(a.aval.dtype)})", ATOM
-    number = value.item()
+    number = numerics.numbers(value).item()
     if not isinstance(number, float):
         return repr(number), ATOM if not isinstance(number, int) or number >= 0 else 7
-    if not np.isfinite(value.astype(np.float64)):
+    if not np.isfinite(number):
         return f'float("{number}")', ATOM
     text = str(np.float32(number)) if a.aval.dtype.bits <= 32 else repr(number)
     return text, 7 if text.startswith("-") else ATOM

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pypto.core.avals import TileAval, same_type
+from pypto.core.avals import ScalarAval, TileAval, same_type
 from pypto.core.ir import Eqn, Jaxpr, check, free_vars
 from pypto.errors import InternalError, PyptoError
 from pypto.tile.ir import KernelBody, Program
@@ -61,9 +61,11 @@ def _check_call(eqn: Eqn, kernels: dict[str, KernelBody]) -> None:
     if eqn.params["blocks"] != body.blocks:
         raise InternalError("PL901", f"{body.name} has {'' if body.blocks else 'no '}blocks, its call says otherwise", at=eqn.source)
     parts = eqn.params["launch"].divide(eqn.ins, blocks=body.blocks)
-    given = [*([parts.blocks] if parts.blocks is not None else []), *parts.operands]
-    if len(given) != len(body.jaxpr.invars):
-        raise InternalError("PL901", f"{body.name} takes {len(body.jaxpr.invars)} operands, got {len(given)}", at=eqn.source)
-    for a, v in zip(given, body.jaxpr.invars, strict=True):
+    wanted = body.jaxpr.invars[1:] if body.blocks else body.jaxpr.invars  # without the index of the block
+    if len(parts.operands) != len(wanted):
+        raise InternalError("PL901", f"{body.name} takes {len(wanted)} operands, got {len(parts.operands)}", at=eqn.source)
+    if parts.blocks is not None and not (isinstance(parts.blocks.aval, ScalarAval) and parts.blocks.aval.dtype.is_integer):
+        raise InternalError("PL901", f"{body.name} is launched in {parts.blocks.aval} blocks", at=eqn.source)
+    for a, v in zip(parts.operands, wanted, strict=True):
         if not same_type(a.aval, v.aval):
             raise InternalError("PL901", f"{body.name} takes {v.aval}, is called with {a.aval}", at=eqn.source)

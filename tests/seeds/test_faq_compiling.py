@@ -43,7 +43,8 @@ def test_ptoas_compilation_failed_with_an_empty_message():
 
 def test_sample_tensors_give_shapes_where_annotations_do_not():
     """Beside the rows: a bare pl.Tensor is compiled for the samples it is given."""
-    with pytest.raises(CallError):
+    with pytest.raises(CallError) as caught:
         runs.doubled.compile()
+    assert caught.value.code == "PL601"
     x = arguments(runs.scaled_sum)["a"]
     assert runs.doubled.compile(x, x).param_names == ["x", "out"]

@@ -186,8 +186,9 @@ def test_a_pipeline_says_how_deep_it_is():
     """5. pl.pipeline: stage=N is a required keyword, a positive number."""
     with pytest.raises(TypeError):
         pl.pipeline(4)
-    with pytest.raises(CallError):
+    with pytest.raises(CallError) as caught:
         pl.pipeline(4, stage=0)
+    assert caught.value.code == "PL601"
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3, 4, 7])

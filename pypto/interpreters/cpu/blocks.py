@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pypto import dtypes
+import numpy as np
+
 from pypto.core.avals import RefAval, ScalarAval, TileAval
 from pypto.core.ir import Eqn, Jaxpr, Var, free_vars
 from pypto.errors import InternalError
@@ -372,13 +373,16 @@ def _launch(w: Writer, eqn: Eqn, parts: Any) -> None:
         threads.start(inner, eqn.params["kernel"], received, [f"i64 {index}"])
 
     straight, whole = w.module.costs.straight(kernel), w.module.costs.whole(kernel)
+    if any(e.op.name == "syncall" for e in kernel.walk()):
+        threads.phases(w, w.index(parts.blocks), straight, parts.operands, block)
+        return
     threads.turns(w, eqn, w.index(parts.blocks), straight, whole, parts.operands, block)
 
 
 def unset(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
     """A name without a value reads as zero."""
     aval = eqn.params["aval"]
-    zero = w.literal(dtypes_zero(aval.dtype), aval.dtype)
+    zero = w.literal(np.zeros((), aval.dtype.storage), aval.dtype)
     if isinstance(aval, ScalarAval):
         return [replace(zero, known=None)]
     if isinstance(aval, RefAval):
@@ -388,7 +392,3 @@ def unset(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
             w.pinned.append(place.slot)
         return [Ref(aval.dtype, place.pointer, shape, place.strides, frozenset([Root(eqn.outs[0].name, local=True)]), dense=True)]
     return [filled(aval.dtype, aval.static_shape, zero)]
-
-
-def dtypes_zero(dtype: dtypes.DType) -> Any:
-    return dtype.storage.type(0)

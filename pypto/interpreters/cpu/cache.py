@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -23,8 +24,8 @@ _UNFINISHED = ".part"
 _ABANDONED = 3600  # seconds after which an unfinished file is nobody's
 
 
-def convention(platform: str = sys.platform, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where programs of this user keep what can be made again.
+def convention(platform: str = sys.platform, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Where programs of this user keep what can be made again; None for a user without a home, as in some containers.
 
     >>> convention("linux", {"HOME": "/home/kim", "XDG_CACHE_HOME": "/var/kim"}).as_posix()
     '/var/kim/pypto'
@@ -34,11 +35,13 @@ def convention(platform: str = sys.platform, environment: Mapping[str, str] = os
     home = Path(environment.get("HOME") or environment.get("USERPROFILE") or os.path.expanduser("~"))
     if platform == "win32":
         base = environment.get("LOCALAPPDATA")
-        return (Path(base) if base else home / "AppData" / "Local") / "pypto" / "Cache"
-    if platform == "darwin":
-        return home / "Library" / "Caches" / "pypto"
-    base = environment.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else home / ".cache") / "pypto"  # relative paths are invalid there
+        found = (Path(base) if base else home / "AppData" / "Local") / "pypto" / "Cache"
+    elif platform == "darwin":
+        found = home / "Library" / "Caches" / "pypto"
+    else:
+        base = environment.get("XDG_CACHE_HOME", "")
+        found = (Path(base) if os.path.isabs(base) else home / ".cache") / "pypto"  # relative paths are invalid there
+    return found if found.is_absolute() else None  # otherwise every directory that a process starts in would get one
 
 
 class Disk:
@@ -56,6 +59,8 @@ class Disk:
         path = self.directory / f"{key}{_SUFFIX}"
         try:
             if not self._private():
+                return None
+            if not stat.S_ISREG(path.stat().st_mode):  # a pipe would keep us waiting
                 return None
             raw = path.read_bytes()
         except OSError:
@@ -139,4 +144,4 @@ def chosen() -> Disk | None:
     if not now.cache:
         return None
     directory = Path(now.cache_directory) if now.cache_directory is not None else convention()
-    return Disk(directory, now.cache_megabytes << 20)
+    return None if directory is None else Disk(directory, now.cache_megabytes << 20)

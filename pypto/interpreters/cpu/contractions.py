@@ -6,7 +6,7 @@ with a longer k: where a turn takes whole chunks of the contract, the bits are t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from pypto.core.avals import RefAval, ScalarAval, TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
 from pypto.interpreters.cpu import amx, panels, threads
 from pypto.interpreters.cpu.early import destination
+from pypto.interpreters.cpu.packed import Side, form_of, place
 from pypto.interpreters.cpu.rules import Lanewise, Tilewise
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Memory, Ref, Scalar, Tile, Value
@@ -57,8 +58,8 @@ class Plan:
 class _Reader:
     """Reads a body of loads, index arithmetic and products; anything else raises StopIteration."""
 
-    def __init__(self, w: Writer, body: Jaxpr, start: int) -> None:
-        self.w, self.body, self.start = w, body, start
+    def __init__(self, body: Jaxpr, start: int, suits: Callable[[Eqn], bool]) -> None:
+        self.body, self.start, self.suits = body, start, suits
         self.made: dict[Var, Eqn] = {}
         self.early: list[Eqn] = []
         for e in body.eqns:
@@ -137,9 +138,7 @@ class _Reader:
         e = self.made.get(a) if isinstance(a, Var) else None
         if e is None or not isinstance(a, Var) or not _plain_load(e) or len(a.aval.shape) != 2:
             raise StopIteration
-        ref = self.w.env.get(e.ins[0]) if isinstance(e.ins[0], Var) else None
-        kept = [i for i in range(len(e.params["sizes"])) if i not in e.params["drop"]]
-        if not isinstance(ref, Ref) or ref.valid is not None or ref.strides[kept[-1]] != 1:
+        if not self.suits(e):
             raise StopIteration
         return Operand(a, e, turned)
 
@@ -160,18 +159,34 @@ def _options(e: Eqn) -> tuple[Any, ...]:
 
 def recognised(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> Plan | None:
     """The plan of a loop that is one, where AMX has instructions for it."""
-    body: Jaxpr = eqn.params["body"]
     start, stop, step = (x.known if isinstance(x, Scalar) else None for x in ins[:3])
+
+    def rows(e: Eqn) -> bool:
+        ref = w.env.get(e.ins[0]) if isinstance(e.ins[0], Var) else None
+        kept = [i for i in range(len(e.params["sizes"])) if i not in e.params["drop"]]
+        return isinstance(ref, Ref) and ref.valid is None and ref.strides[kept[-1]] == 1
+
+    return _plan(eqn.params["body"], (start, stop, step), w.module.features, rows)
+
+
+def planned(eqn: Eqn, features: frozenset[str]) -> Plan | None:
+    """The same before anything is written: of a loop with literal bounds, whatever the layout of what it loads."""
+    bounds = [int(a.value) if isinstance(a, Literal) else None for a in eqn.ins[:3]]
+    return _plan(eqn.params["body"], bounds, features, lambda e: True)
+
+
+def _plan(body: Jaxpr, bounds: Sequence[int | None], features: frozenset[str], suits: Callable[[Eqn], bool]) -> Plan | None:
+    start, stop, step = bounds
     if start is None or stop is None or step is None or step == 0 or not len(range(start, stop, step)) or len(body.outs) == 0:
         return None
     try:
-        return _plan(w, body, start)
+        return _read(_Reader(body, start, suits), features)
     except StopIteration:
         return None
 
 
-def _plan(w: Writer, body: Jaxpr, start: int) -> Plan | None:
-    reader = _Reader(w, body, start)
+def _read(reader: _Reader, features: frozenset[str]) -> Plan | None:
+    body = reader.body
     sums: list[Sum] = []
     operands: dict[Any, Operand] = {}
     kinds: set[tuple[Any, bool]] = set()
@@ -184,7 +199,7 @@ def _plan(w: Writer, body: Jaxpr, start: int) -> Plan | None:
             for side, (a, turned) in enumerate(zip(more.ins[1:], (False, b_trans)))
         )
         dtype = left.var.aval.dtype
-        kind = panels.Kind(dtype, dtype is dtypes.BF16 and numerics == "contract")
+        kind = panels.kind_of(dtype, numerics)
         (m, k), shape = left.var.aval.static_shape, right.var.aval.static_shape
         n = shape[0] if b_trans else shape[1]
         wide = more.outs[0].aval.dtype is kind.wide and (first is None or first.outs[0].aval.dtype is kind.wide)
@@ -195,7 +210,7 @@ def _plan(w: Writer, body: Jaxpr, start: int) -> Plan | None:
             and m % 32 == 0
             and n % 32 == 0
         )
-        if a_trans or not wide or not whole or not amx.suits(kind, w.module.features) or k % amx.depth(kind):
+        if a_trans or not wide or not whole or not amx.suits(kind, features) or k % amx.depth(kind):
             return None
         kinds.add((kind.dtype, kind.chunked))
         depths.add(k)
@@ -214,7 +229,7 @@ class _Panel:
     """Where an operand is packed: bytes of a strip, and of the part that one turn fills."""
 
     operand: Operand
-    memory: Memory
+    pointer: str
     strip: int
     part: int
 
@@ -225,28 +240,47 @@ def emit(w: Writer, eqn: Eqn, ins: Sequence[Value], plan: Plan) -> list[Value]:
     start, stop, step = (int(x.known) for x in ins[:3])  # type: ignore[union-attr]
     turns = len(range(start, stop, step))
     operands = list({id(o): o for s in plan.sums for o in (s.left, s.right)}.values())
-    bytes_of = {id(o): o.var.aval.static_shape[0] * o.var.aval.static_shape[1] * size for o in operands}
-    group = min(turns, max(1, _BUDGET // sum(bytes_of.values())))
+    lefts = {id(s.left) for s in plan.sums}
+    side_of = {id(o): Side(plan.kind, id(o) not in lefts, id(o) not in lefts and o.turned) for o in operands}
+    shared = {id(o) for o in operands if any(p.side == side_of[id(o)] for p in w.packed.get(id(o.load), ()))}
+    own = {id(o): o.var.aval.static_shape[0] * o.var.aval.static_shape[1] * size for o in operands if id(o) not in shared}
+    group = min(turns, max(1, _BUDGET // sum(own.values()))) if own else turns
     part = 16 * plan.depth * size
-    packed = {id(o): _Panel(o, w.reserve(dtypes.INT8, (group * bytes_of[id(o)],)), group * part, part) for o in operands}
+    held = {o: w.reserve(dtypes.INT8, (group * many,)) for o, many in own.items()}
     places = [_place(w, s, x, v) for s, x, v in zip(plan.sums, ins[3:], eqn.outs, strict=True)]
-    body: Jaxpr = eqn.params["body"]
+    index = eqn.params["body"].invars[0]
+
+    def load(t: Int) -> dict[Var, Value]:
+        w.env[index] = Scalar(index.aval.dtype, str(fn.add(fn.mul(t, step), start)))
+        loaded = {v: x for v, x in zip(plan.loads.outs, w.block(plan.loads), strict=True) if isinstance(v, Var)}
+        w.forget(plan.loads)
+        return loaded
+
     with fn.loop(0, turns, group) as begin:
         many = fn.least(fn.sub(turns, begin), group)
-        with fn.loop(0, many) as t:
-            w.env[body.invars[0]] = Scalar(body.invars[0].aval.dtype, str(fn.add(fn.mul(fn.add(begin, t), step), start)))
-            loaded = dict(zip(plan.loads.outs, w.block(plan.loads), strict=True))
-            for panel in packed.values():
-                x = loaded[panel.operand.var]
+        panels_of = {o: _Panel(x, held[o].pointer, group * part, part) for x in operands if (o := id(x)) in own}
+        if own:
+            with fn.loop(0, many) as t:
+                loaded = load(fn.add(begin, t))
+                for o, panel in panels_of.items():
+                    x = loaded[panel.operand.var]
+                    assert isinstance(x, Tile)
+                    _pack(w, plan, x, panel, t, left=o in lefts)
+        if shared:
+            loaded = load(begin)
+            for o in (o for o in operands if id(o) in shared):
+                x = loaded[o.var]
                 assert isinstance(x, Tile)
-                _pack(w, plan, x, panel, t, plan.sums)
-            w.forget(plan.loads)
+                form = form_of(x.memory, side_of[id(o)])
+                assert form is not None
+                panels_of[id(o)] = _Panel(o, place(w, *form), form[0].strip, part)
         fresh = fn.let(f"icmp eq i64 {begin}, 0")
         tiles = fn.mul(many, plan.depth // amx.depth(plan.kind))
-        for s, place in zip(plan.sums, places, strict=True):
-            _multiply(w, plan, s, packed[id(s.left)], packed[id(s.right)], place, tiles, fresh if s.first is not None else "false")
-        threads.poll(w, w.module.costs.straight(body))
-    return [Tile(plan.kind.wide, s.shape, s.shape, place) for s, place in zip(plan.sums, places, strict=True)]
+        for s, goal in zip(plan.sums, places, strict=True):
+            zeros = fresh if s.first is not None else "false"
+            _multiply(w, plan, s, panels_of[id(s.left)], panels_of[id(s.right)], goal, tiles, zeros)
+        threads.poll(w, w.module.costs.straight(eqn.params["body"]))
+    return [Tile(plan.kind.wide, s.shape, s.shape, goal) for s, goal in zip(plan.sums, places, strict=True)]
 
 
 def _place(w: Writer, s: Sum, init: Value, out: Var) -> Memory:
@@ -258,10 +292,10 @@ def _place(w: Writer, s: Sum, init: Value, out: Var) -> Memory:
     return w.move(init)
 
 
-def _pack(w: Writer, plan: Plan, x: Tile, panel: _Panel, t: Int, sums: Sequence[Sum]) -> None:
+def _pack(w: Writer, plan: Plan, x: Tile, panel: _Panel, t: Int, *, left: bool) -> None:
     fn, size, memory = w.fn, plan.kind.dtype.itemsize, w.materialise(x)
-    target = fn.at(panel.memory.pointer, fn.mul(t, panel.part))
-    if any(s.left is panel.operand for s in sums):
+    target = fn.at(panel.pointer, fn.mul(t, panel.part))
+    if left:
         rows, columns = x.shape
         lda = fn.mul(memory.strides[0], size)
         fn.do(
@@ -274,8 +308,8 @@ def _pack(w: Writer, plan: Plan, x: Tile, panel: _Panel, t: Int, sums: Sequence[
     fn.do(f"call void @{function}(ptr {memory.pointer}, i64 {memory.strides[0]}, i64 {n}, i64 {k}, ptr {target}, i64 {panel.strip})")
 
 
-def _multiply(w: Writer, plan: Plan, s: Sum, left: _Panel, right: _Panel, place: Memory, tiles: Int, fresh: str) -> None:
-    a = f"ptr {left.memory.pointer}, i64 64, i64 {amx.TILE}, i64 {left.strip}"
-    b = f"ptr {right.memory.pointer}, i64 {right.strip}"
-    c = f"ptr {place.pointer}, i64 {place.strides[0]}, i64 {s.shape[0]}, i64 {s.shape[1]}"
+def _multiply(w: Writer, plan: Plan, s: Sum, left: _Panel, right: _Panel, goal: Memory, tiles: Int, fresh: str) -> None:
+    a = f"ptr {left.pointer}, i64 64, i64 {amx.TILE}, i64 {left.strip}"
+    b = f"ptr {right.pointer}, i64 {right.strip}"
+    c = f"ptr {goal.pointer}, i64 {goal.strides[0]}, i64 {s.shape[0]}, i64 {s.shape[1]}"
     w.fn.do(f"call void @{amx.multiply(w.module, plan.kind)}({a}, {b}, {c}, i64 {tiles}, i1 {fresh})")

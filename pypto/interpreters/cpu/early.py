@@ -28,7 +28,7 @@ def destination(w: Writer, v: Var | None, dtype: DType, shape: tuple[int, ...]) 
     for e in itertools.islice(eqns, at + 1, at + 1 + _AHEAD):
         if e.op.name == "set" and e.ins[1] is v:
             return _early(w, e, dtype, shape)
-        if e.op.reads or e.op.writes or any(True for _ in e.bodies()) or e.op.name == "call":
+        if e.op.reads or e.op.writes or any(True for _ in e.bodies()) or e.op.name in ("call", "syncall"):
             return None
     return None
 

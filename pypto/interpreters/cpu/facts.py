@@ -16,7 +16,7 @@ import numpy as np
 
 from pypto.core.avals import RefAval, ScalarAval, TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
-from pypto.interpreters.cpu.independence import Access, conflict
+from pypto.interpreters.cpu.independence import Access, conflict, steady
 
 _MOST = 1 << 18  # points of a grid that are looked at
 
@@ -34,12 +34,15 @@ class Facts:
       inside: the accesses, by the identity of their equations, that stay inside their buffers in every run.
       independent: the parallel loops and launches, likewise, whose turns may run at the same time; and whether their updates have to be
         made in the order of the turns.
+      steady: for the loops and launches of the orchestration, likewise, how many axes of the grid are around them, and the loads from
+        buffers that nothing inside writes.
     """
 
     full: frozenset[Var]
     read: frozenset[Var]
     inside: frozenset[int]
     independent: Mapping[int, bool]
+    steady: Mapping[int, tuple[int, tuple[Access, ...]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,12 @@ class Window:
     def whole(v: Var) -> Window:
         sizes = tuple(d if isinstance(d, int) else None for d in v.aval.shape)
         return Window(v, (np.zeros((), np.int64),) * len(sizes), sizes, tuple(range(len(sizes))))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether offsets in the handle are offsets in the buffer, and extents the buffer's."""
+        whole = Window.whole(self.buffer)
+        return self.axes == whole.axes and self.sizes == whole.sizes and all(s is not None and not np.any(s) for s in self.starts)
 
     def part(self, offsets: Sequence[Any], sizes: Sequence[int | None]) -> Window:
         """A window of the handle; the whole of it where that cannot be told."""
@@ -87,6 +96,7 @@ class _Walk:
         self.seen: set[int] = set()
         self.outside: set[int] = set()
         self.independent: dict[int, bool] = {}
+        self.steady: dict[int, tuple[int, tuple[Access, ...]]] = {}
         self.inner = 0
 
     def value(self, a: Atom) -> Any:
@@ -123,16 +133,15 @@ class _Walk:
 
     # ---- accesses ----
 
-    def touch(self, kind: str, e: Eqn, operand: int, window: Window | None) -> None:
+    def touch(self, kind: str, e: Eqn, operand: int, window: Window | None, load: Eqn | None = None) -> None:
         if not isinstance(e.ins[operand].aval, RefAval):
             return
         if kind != "write" and window is None:
             self.lost = True
         if kind != "write" and window is not None:
             self.read.add(window.buffer)
-        self.log.append(
-            Access(kind, None if window is None else window.buffer, *((), ()) if window is None else (window.starts, window.sizes))
-        )
+        where = (None, (), ()) if window is None else (window.buffer, window.starts, window.sizes)
+        self.log.append(Access(kind, *where, load, tuple(self.extents)))
 
     def within(self, e: Eqn, offsets: Sequence[Any], sizes: Sequence[int | None], more: bool = True) -> None:
         """Note whether a window of operand 0 is inside, at every point of the grid."""
@@ -199,7 +208,8 @@ class _Walk:
         valid = [] if marked is None else [next(extra) if v is None else np.asarray(v) for v in marked]
         fits = all(isinstance(v, np.ndarray) and (v.size == 0 or (v.min() >= 0 and v.max() <= n)) for v, n in zip(valid, sizes))
         self.within(e, ins[1 : 1 + rank], sizes, fits)
-        self.touch("read", e, 0, ins[0].part(ins[1 : 1 + rank], sizes) if isinstance(ins[0], Window) else None)
+        window = ins[0].part(ins[1 : 1 + rank], sizes) if isinstance(ins[0], Window) else None
+        self.touch("read", e, 0, window, e if isinstance(ins[0], Window) and ins[0].is_whole else None)
 
     def _read(self, e: Eqn, ins: list[Any]) -> None:
         self.within(e, ins[1:], [1] * len(ins[1:]))
@@ -228,6 +238,12 @@ class _Walk:
         if found is not None:
             self.independent[id(e)] = found
 
+    def _launch(self, e: Eqn, depth: int, start: int, made: int) -> None:
+        """Note what a loop or a launch of the orchestration only reads."""
+        found = () if self.inner else steady(self.log[start:], frozenset(self.made[made:]))
+        if found:
+            self.steady[id(e)] = depth, found
+
     def _loop(self, e: Eqn, ins: list[Any], certain: bool) -> None:
         body, bounds = e.params["body"], [x if isinstance(x, np.ndarray) and x.ndim == 0 else None for x in ins[:3]]
         runs = None if any(b is None for b in bounds) or int(bounds[2]) == 0 else range(*(int(b) for b in bounds))  # type: ignore[arg-type]
@@ -244,6 +260,7 @@ class _Walk:
         self.block(body, certain and runs is not None and len(runs) > 0)
         if runs is not None and e.params["kind"] == "parallel" and not e.outs and not self.inner:
             self._turns(e, len(runs), start, made)
+        self._launch(e, depth, start, made)
         self._leave(depth)
 
     def _call(self, e: Eqn, ins: list[Any], certain: bool) -> None:
@@ -268,6 +285,7 @@ class _Walk:
         self.inner -= 1
         if count is not None:
             self._turns(e, count, start, made)
+        self._launch(e, depth, start, made)
         self._leave(depth)
 
     def _leave(self, depth: int) -> None:
@@ -308,4 +326,4 @@ def facts(orchestration: Jaxpr, kernels: Mapping[str, Jaxpr]) -> Facts:
             full.add(v)
     parameters = {v for v in orchestration.invars if isinstance(v.aval, RefAval)}
     read = parameters if walk.lost else parameters & walk.read
-    return Facts(frozenset(full), frozenset(read), frozenset(walk.seen - walk.outside), walk.independent)
+    return Facts(frozenset(full), frozenset(read), frozenset(walk.seen - walk.outside), walk.independent, walk.steady)

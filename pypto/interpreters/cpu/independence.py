@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pypto.core.ir import Var
+from pypto.core.ir import Eqn, Var
 
 _FAR = 1 << 62
 _PAIRS = 1024  # turns of which every pair is looked at
@@ -20,12 +20,24 @@ class Access:
     Attributes:
       buffer: None where it is not known, or where something happens that nothing is known of.
       starts, sizes: per axis of the buffer, offsets on the grid and extents; None where they are not known.
+      load: the load it is, if that is one from all of a buffer.
+      extents: of the grid.
     """
 
     kind: str
     buffer: Var | None
     starts: tuple[np.ndarray | None, ...]
     sizes: tuple[int | None, ...]
+    load: Eqn | None = None
+    extents: tuple[int, ...] = ()
+
+
+def steady(accesses: Sequence[Access], own: frozenset[Var]) -> tuple[Access, ...]:
+    """The loads from buffers that nothing here writes."""
+    if any(a.buffer is None and a.kind != "read" for a in accesses):
+        return ()
+    changed = own.union(a.buffer for a in accesses if a.kind != "read" and a.buffer is not None)
+    return tuple(a for a in accesses if a.load is not None and a.buffer is not None and a.buffer not in changed)
 
 
 def conflict(accesses: Sequence[Access], own: frozenset[Var], axis: int, count: int) -> bool | None:

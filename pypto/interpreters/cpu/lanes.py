@@ -15,7 +15,7 @@ from pypto.interpreters.cpu import minifloats
 from pypto.interpreters.cpu.text import Function, constant
 
 _TRUTHS = (dtypes.BOOL, dtypes.MASK)
-_OPAQUE = (dtypes.HF8, dtypes.HF4)
+_OPAQUE = (dtypes.HF4,)
 
 
 def register_kind(dtype: DType) -> str:

@@ -138,6 +138,14 @@ define i64 @pypto_poll(ptr %err) {
 entry:
   %pclock = getelementptr i64, ptr %err, i64 48
   store i64 20000000, ptr %pclock, align 8
+  %pblock = getelementptr i64, ptr %err, i64 55
+  %block = load ptr, ptr %pblock, align 8
+  %waits = icmp ne ptr %block, null
+  br i1 %waits, label %away, label %home
+away:
+  %answer = call i64 @ask_home(ptr %block)
+  ret i64 %answer
+home:
   %prole = getelementptr i64, ptr %err, i64 50
   %role = load i64, ptr %prole, align 8
   %helper = icmp ne i64 %role, 0

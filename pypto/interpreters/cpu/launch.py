@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
+from pypto import numerics
 from pypto.core.avals import RefAval
 from pypto.core.ir import Jaxpr
-from pypto.errors import InternalError
+from pypto.errors import InternalError, OutOfMemoryError
+from pypto.interpreters.buffers import no_memory
 from pypto.interpreters.cpu.module import Module, Site, written
 from pypto.interpreters.cpu.native import NUMBERS
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.reference import Machine
 
+_FREE = "free memory, or use smaller buffers"
 OUT_OF_MEMORY = -2
 """The status of a run that had no on-chip memory."""
 
@@ -39,7 +40,7 @@ class Compiled:
 
     Attributes:
       text: its LLVM module.
-      room: bytes of on-chip memory a thread needs.
+      room: bytes of memory the thread that calls needs: on-chip memory, and what all threads share.
       main: the address of its code.
       cost: nanoseconds a run is thought to take.
     """
@@ -51,7 +52,8 @@ class Compiled:
         from pypto.interpreters.cpu.machine import Code
         from pypto.interpreters.cpu.native import native
 
-        self.text, self.room, self.cost = text, module.room, module.costs.whole(module.orchestration)
+        self.text, self.cost = text, module.costs.whole(module.orchestration)
+        self.room = module.room + module.shares.room
         self.sites, self.parameters = tuple(module.sites), tuple(module.parameters)
         self._native = native()
         self._code = Code(text, target, runtime=self._native.code.key)
@@ -79,7 +81,7 @@ class Compiled:
         record, numbers = (ctypes.c_uint64 * max(1, len(slots)))(*slots), (ctypes.c_int64 * NUMBERS)()
         status = self._native.run(self.main, record, numbers, self.room, threads, self.cost)
         if status == OUT_OF_MEMORY:
-            raise MemoryError(f"{self.room} bytes of on-chip memory")
+            raise OutOfMemoryError("PL407", f"no memory for the {self.room} bytes of a thread's tiles", fix=_FREE)
         if status:
             self._raise(self.sites[status - 1], list(numbers), again)
 
@@ -93,13 +95,13 @@ class Compiled:
                     slots.append(v.written.ctypes.data)
                 slots += [v.data.shape[i] for i in p.dynamic]
             else:
-                raw = v.data.astype(np.float32) if p.aval.dtype.is_float else v.data
+                raw = numerics.widened(v.data) if p.aval.dtype.is_float else v.data
                 slots.append(int.from_bytes(raw.tobytes(), "little"))
         return slots
 
     def _raise(self, site: Site, numbers: Sequence[int], again: Callable[[], Any]) -> None:
         if site.kind == "memory":
-            raise MemoryError(f"{numbers[0]} bytes for `{site.eqn.outs[0].name}`")
+            raise no_memory(site.eqn, list(numbers[: site.count]))
         if site.kind == "window" and site.known["name"] is not None:
             rank = site.count // 3
             shape, starts, sizes = (numbers[i * rank : (i + 1) * rank] for i in range(3))

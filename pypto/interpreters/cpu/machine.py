@@ -7,6 +7,7 @@ import functools
 import os
 import platform
 import sys
+import threading
 from typing import Any
 
 from pypto.errors import InternalError
@@ -31,6 +32,7 @@ def _machine(target: Target) -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # the runtime changes stacks in assembly
     chosen = llvm.Target.from_default_triple()
     return chosen.create_target_machine(cpu=target[0], features=target[1], opt=2, jit=True, codemodel="jitdefault")
 
@@ -86,12 +88,11 @@ class Code:
         disk = cache.chosen()
         content = None if disk is None else disk.load(self.key)
         self.origin = "compiled" if content is None else "disk"
-        machine = _machine(target)
         if content is None:
-            content = _compiled(text, machine)
+            content = _pipeline(target).compiled(text)
             if disk is not None:
                 disk.store(self.key, content)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(target))
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(content))
         self._engine.finalize_object()
 
@@ -107,15 +108,29 @@ class Code:
         return found
 
 
-def _compiled(text: str, machine: Any) -> bytes:
-    """An object file."""
-    import llvmlite.binding as llvm
+class _Pipeline:
+    """What makes object files for a target. There is one for each, since LLVM never gives the memory of a pass manager back."""
 
-    module = llvm.parse_assembly(text)
-    module.verify()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
-    passes = llvm.create_new_module_pass_manager()
-    for name in PASSES:
-        getattr(passes, f"add_{name}_pass")()
-    passes.run(module, builder)
-    return machine.emit_object(module)
+    def __init__(self, target: Target) -> None:
+        import llvmlite.binding as llvm
+
+        self.machine, self.lock = _machine(target), threading.Lock()
+        self.builder = llvm.create_pass_builder(self.machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        self.passes = llvm.create_new_module_pass_manager()
+        for name in PASSES:
+            getattr(self.passes, f"add_{name}_pass")()
+
+    def compiled(self, text: str) -> bytes:
+        """An object file."""
+        import llvmlite.binding as llvm
+
+        module = llvm.parse_assembly(text, context=llvm.create_context())  # what LLVM's common one has seen, it keeps
+        module.verify()
+        with self.lock:
+            self.passes.run(module, self.builder)
+            return self.machine.emit_object(module)
+
+
+@functools.cache
+def _pipeline(target: Target) -> _Pipeline:
+    return _Pipeline(target)

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from pypto import dtypes
+from pypto import dtypes, numerics
 from pypto.core.ir import Eqn
 from pypto.interpreters.cpu.elements import positions, scalar, tile, zeros
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
@@ -213,7 +211,7 @@ def _reinterpret(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
 def _expand(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     """The valid part in the corner of a larger tile of the pad value."""
     x, shape, given = tile(ins[0]), tuple(eqn.params["shape"]), eqn.params.get("valid")
-    pad = w.literal(np.asarray(x.dtype.pad(eqn.params["pad"])).astype(x.dtype.storage), x.dtype)
+    pad = w.literal(numerics.round_literal(x.dtype.pad(eqn.params["pad"]), x.dtype), x.dtype)
     w.materialise(x)
     place = w.fresh(eqn)
     _write(w, filled(x.dtype, shape, pad), shape, shape, place.pointer, place.strides, None)

@@ -1,4 +1,4 @@
-"""Buffers and handles: allocation, views, loads, stores, each with its bounds check."""
+"""Buffers and handles: views, loads, stores, each with its bounds check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pypto.interpreters.cpu.needs import far, meet, offset, regrouped, reshaped_
 from pypto.interpreters.cpu.nest import Nest, Place
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
-from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Tile, Value, contiguous
+from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Scalar, Tile, Value, contiguous
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
@@ -29,34 +29,7 @@ def filled(dtype: Any, shape: tuple[int, ...], value: Scalar) -> Tile:
     return Tile(dtype, shape, shape, Lazy(lambda e, x: x, (value,)))
 
 
-# ---- allocation and views ----------------------------------------------------------------------------------------
-
-
-def alloc(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
-    """A new buffer of zeros, or of the initial value."""
-    sizes = iter(ins)
-    shape = tuple(w.index(next(sizes)) if d is None else d for d in eqn.params["shape"])
-    dtype, init = eqn.params["dtype"], eqn.params["init"]
-    root = Root(eqn.params["name"] or eqn.outs[0].name, local=not w.orchestration)
-    strides = contiguous(shape, w.fn.mul)
-    total = w.fn.mul(w.fn.product(shape), dtype.itemsize)
-    if w.orchestration:
-        pointer = w.fn.let(f"call ptr @pypto_new(ptr %heap, i64 {total})")
-        w.check(w.fn.let(f"icmp ne ptr {pointer}, null"), eqn, "memory", [total])
-    else:
-        if not isinstance(total, int):
-            raise Unsupported("an on-chip buffer whose size is known only at run time")
-        slot = w.arena.take(total)
-        w.module.room = max(w.module.room, w.arena.end)
-        w.pinned.append(slot)
-        pointer = w.arena_pointer(slot)
-        if init is None:
-            w.fn.zero(pointer, total)
-    ref = Ref(dtype, pointer, shape, strides, frozenset([root]), dense=True)
-    if init is not None:
-        value = filled(dtype, (1,) * len(shape), w.literal(np.asarray(init).astype(dtype.storage), dtype))
-        _write(w, value, shape, shape, pointer, ref.strides, None)
-    return [ref]
+# ---- views -------------------------------------------------------------------------------------------------------
 
 
 def window(w: Writer, eqn: Eqn, x: Ref | Tile, starts: Sequence[Int], sizes: Sequence[Int], what: str, drop: Sequence[int] = ()) -> None:
@@ -212,6 +185,8 @@ def get(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     by, strides = offset(w, _strides(w, x), starts), tuple(_strides(w, x)[i] for i in kept)
     if isinstance(x, Ref):
         memory = w.seen_through(x, w.fn.at(x.pointer, by, x.dtype.itemsize), strides, (x.pointer, tuple(starts), strides))
+        if id(eqn) in w.packed:
+            memory.packed = (w.packed[id(eqn)], tuple(starts))
     else:
         source = x.memory
         assert source is not None
@@ -374,7 +349,7 @@ def _aside(w: Writer, eqn: Eqn, source: Ref, extents: Sequence[Int]) -> Memory:
     total = fn.mul(fn.product(source.shape), source.dtype.itemsize)
     if w.orchestration:
         pointer = fn.let(f"call ptr @pypto_new(ptr %heap, i64 {total})")
-        w.check(fn.let(f"icmp ne ptr {pointer}, null"), eqn, "memory", [total])
+        w.check(fn.let(f"icmp ne ptr {pointer}, null"), eqn, "memory", source.shape)
         place = Memory(pointer, strides)
     elif isinstance(total, int):
         place = Memory((held := w.reserve(source.dtype, tuple(map(int, source.shape)))).pointer, strides, held.slot)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pypto import dtypes
 from pypto.dtypes import DType
+from pypto.interpreters.cpu import tapered
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.lanes import Lanes
@@ -65,6 +66,8 @@ def _with_sign(e: Lanes, size: str, minus: str) -> str:
 def widened(e: Lanes, dtype: DType, raw: str) -> str:
     """An FP32 register from the bits."""
     bits = e.turn("zext", f"i{8 * dtype.itemsize}", raw, "i32")
+    if dtype is dtypes.HF8:
+        return tapered.widened(e, bits)
     if dtype is dtypes.FP16:
         return _from_half(e, bits)
     if dtype is dtypes.FP8E8M0:  # a power of two: the exponent and nothing else
@@ -87,6 +90,8 @@ def widened(e: Lanes, dtype: DType, raw: str) -> str:
 
 def narrowed(e: Lanes, dtype: DType, value: str) -> str:
     """The bits of an FP32 register that is a value of the format."""
+    if dtype is dtypes.HF8:
+        return e.turn("trunc", "i32", tapered.narrowed(e, value), "i8")
     if dtype is dtypes.FP16:
         return e.turn("trunc", "i32", _to_half(e, value), "i16")
     if dtype is dtypes.FP8E5M2:
@@ -111,6 +116,8 @@ def rounded(e: Lanes, x: str, dtype: DType, mode: str, overflow: str) -> str:
     """An FP32 register rounded to a value of the format, once, by the mode; overflow as `numerics.convert` has it."""
     from pypto.interpreters.cpu.casts import whole
 
+    if dtype is dtypes.HF8:
+        return tapered.rounded(e, x, overflow)
     size = e.call("fabs", "float", x)
     minus = e.let("icmp slt", "i32", e.turn("bitcast", "float", x, "i32"), e.fill("i32", 0))
     # one unit in the last place: fixed below the smallest normal number

@@ -15,9 +15,11 @@ from pypto.interpreters.cpu.facts import Facts, facts
 from pypto.interpreters.cpu.lanes import memory_kind, register_kind
 from pypto.interpreters.cpu.native import NUMBERS
 from pypto.interpreters.cpu.operands import arguments_of, key_of, received
-from pypto.interpreters.cpu.pieces import LONG, cut
+from pypto.interpreters.cpu.packed import Uses
+from pypto.interpreters.cpu.pieces import LONG, MANY, cut, shared
 from pypto.interpreters.cpu.prefixes import wanted
 from pypto.interpreters.cpu.rules import Unsupported
+from pypto.interpreters.cpu.sharing import shares
 from pypto.interpreters.cpu.text import Function, Int
 from pypto.interpreters.cpu.values import Ref, Root, Scalar, Value, contiguous
 from pypto.interpreters.cpu.writer import Writer
@@ -28,6 +30,8 @@ declare void @pypto_free(ptr, ptr)
 declare i64 @pypto_parallel(ptr, ptr, i64, i64, i64, ptr, ptr, i64)
 declare i64 @pypto_turn(ptr)
 declare i64 @pypto_poll(ptr)
+declare i64 @pypto_barrier(ptr, i64)
+declare i64 @pypto_phases(ptr, ptr, i64, ptr, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
 """What `native` provides: memory of the orchestration in a list, threads, order, signals."""
@@ -82,8 +86,11 @@ class Module:
         self.declares = {f"@llvm.s{m}.i64": f"declare i64 @llvm.s{m}.i64(i64, i64)" for m in ("min", "max")}
         self.parameters: list[Parameter] = []
         self.costs, self.wanted = Costs(kernels), wanted((orchestration, *kernels.values()))
-        self._written: dict[Any, str] = {}
+        self._written: dict[Any, tuple[str, list[str]]] = {}
         self.pieces: dict[str, str] = {}
+        self._lines = 0  # of all kernels so far
+        self.shares = shares(orchestration, kernels, features, known)
+        self.shared = ["ptr %shared"] if self.shares.room else []
 
     def text(self) -> str:
         """The module without target attributes."""
@@ -119,6 +126,8 @@ class Module:
         fn = self.function("main", [("ptr", "arena"), ("ptr", "err"), ("ptr", "heap"), ("ptr", "args")])
         w = Writer(self, fn, orchestration=True)
         place = 0
+        if self.shared:
+            fn.do(f"%shared = getelementptr i8, ptr %arena, i64 {fn.load('i64', '@room', 8)}")
 
         def slot(kind: str) -> str:
             nonlocal place
@@ -146,31 +155,40 @@ class Module:
             w.env[v] = Ref(aval.dtype, pointer, shape, strides, frozenset([Root(v.name)]), None, mask, dense=True)
         w.block(self.orchestration)
         fn.do("ret i64 0")
-        self.functions["main"] = fn.text(exported=True)
+        self.functions["main"] = cut(self, fn, exported=True) if len(fn.lines) > LONG else fn.text(exported=True)
 
     # ---- kernels ----
 
-    def kernel(self, name: str, operands: Sequence[Value], *, blocks: bool) -> tuple[str, list[str]]:
+    def kernel(self, name: str, operands: Sequence[Value], packed: Uses, *, blocks: bool) -> tuple[str, list[str]]:
         """The function of a kernel for operands laid out like these, and the arguments of a call."""
         roots: dict[Root, int] = {}
         for x in operands:
             for r in sorted(x.roots or (), key=lambda r: r.name) if isinstance(x, Ref) else ():
                 roots.setdefault(r, len(roots))
-        key = (name, tuple(key_of(x, roots) for x in operands), tuple(r.name for r in roots))
+        forms = frozenset(id(p) for e in self.kernels[name].walk() for p in packed.get(id(e), ()))
+        key = (name, tuple(key_of(x, roots) for x in operands), tuple(r.name for r in roots), forms)
         arguments = [a for x in operands for a in arguments_of(x)]
         if key not in self._written:
-            function = f"k{len(self._written)}"
-            self._written[key] = function
-            self._kernel(function, name, operands, list(roots), blocks)
-        return self._written[key], arguments
+            self._written[key] = self._kernel(f"k{len(self._written)}", name, operands, list(roots), packed, blocks)
+        function, constants = self._written[key]
+        return function, arguments + constants
 
-    def _kernel(self, function: str, name: str, operands: Sequence[Value], roots: list[Root], blocks: bool) -> None:
+    def _kernel(
+        self, function: str, name: str, operands: Sequence[Value], roots: list[Root], packed: Uses, blocks: bool
+    ) -> tuple[str, list[str]]:
+        """Write a kernel; the name of its function, and what else that is called with."""
         jaxpr = self.kernels[name]
-        parameters = [("ptr", "arena"), ("ptr", "err"), *([("i64", "block")] if blocks else [])]
+        parameters = [
+            ("ptr", "arena"),
+            ("ptr", "err"),
+            *([("ptr", "shared")] if self.shared else []),
+            *([("i64", "block")] if blocks else []),
+        ]
         first = len(parameters)
         parameters += [(a.split(" ")[0], f"p{i}") for i, a in enumerate(a for x in operands for a in arguments_of(x))]
         fn = self.function(function, parameters)
         w = Writer(self, fn, orchestration=False)
+        w.packed = packed
         names = iter(f"%{n}" for _, n in parameters[first:])
         fresh = {r: Root(r.name) for r in roots}
         invars = list(jaxpr.invars)
@@ -181,7 +199,11 @@ class Module:
             w.env[v] = received(x, names, fresh)
         w.block(jaxpr)
         fn.do("ret i64 0")
+        self._lines += len(fn.lines)
+        if self._lines > MANY and len(fn.lines) <= LONG:
+            return shared(self, fn)
         self.functions[function] = cut(self, fn) if len(fn.lines) > LONG else fn.text()
+        return function, []
 
 
 def written(orchestration: Jaxpr, kernels: Mapping[str, Jaxpr], features: frozenset[str]) -> tuple[Module, str]:

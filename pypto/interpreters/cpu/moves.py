@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pypto import dtypes
+from pypto import dtypes, numerics
 from pypto.core.ir import Eqn
 from pypto.interpreters.cpu.elements import scalar, tile
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
@@ -149,7 +149,7 @@ def _fillpad(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     x, given = tile(ins[0]), eqn.params.get("valid")
     if given is not None:  # the call says what is valid
         x = Tile(x.dtype, x.shape, tuple(given), Lazy(identity, (x,)))
-    pad = w.literal(np.asarray(x.dtype.pad(eqn.params["pad"])).astype(x.dtype.storage), x.dtype)
+    pad = w.literal(numerics.round_literal(x.dtype.pad(eqn.params["pad"]), x.dtype), x.dtype)
     if x.valid == x.shape:
         return [Tile(x.dtype, x.shape, x.shape, Lazy(identity, (x,)))]
     w.materialise(x)

@@ -1,7 +1,7 @@
 """The native side of every launch: worker threads, on-chip memory, signals, and the quick way in from Python.
 
-It is written in LLVM's language (`pool.ll`, `launch.ll`), compiled once per process, and called by compiled programs by name. A
-running thread has a record of 64 numbers:
+It is written in LLVM's language (`pool.ll`, `launch.ll`, `phases.ll`), compiled once per process, and called by compiled programs by
+name. A running thread has a record of 64 numbers:
 
 | word | what it holds |
 |---|---|
@@ -13,6 +13,7 @@ running thread has a record of 64 numbers:
 | 52 | whether a signal handler raised |
 | 53 | how many threads the launch may use |
 | 54 | whether this is the thread that handles Python's signals |
+| 55 | of a launch whose blocks wait for each other, the block that runs, else 0 |
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy as np
 NUMBERS = 48
 """How many numbers a failing check records at most."""
 
-_FOR_PROGRAMS = ("pypto_new", "pypto_free", "pypto_parallel", "pypto_turn", "pypto_poll")
+_FOR_PROGRAMS = ("pypto_new", "pypto_free", "pypto_parallel", "pypto_turn", "pypto_poll", "pypto_barrier", "pypto_phases")
 _OF_PYTHON = (
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
@@ -65,7 +66,7 @@ class Native:
 
         for name in _OF_PYTHON:
             llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
-        text = "".join(Path(__file__).with_name(f"{part}.ll").read_text() for part in ("pool", "launch"))
+        text = "".join(Path(__file__).with_name(f"{part}.ll").read_text() for part in ("pool", "launch", "phases"))
         self.code = Code(text, host())
         self.code.keep()
         for name in _FOR_PROGRAMS:

@@ -331,9 +331,7 @@ class Step:
         count = self.inner.count
         if self.lanes.width < WIDTH or len(strides) < 2 or strides[-2] == 0 or not isinstance(count, int) or count * size < _ROW:
             return
-        name = "@llvm.prefetch.p0"
-        self.fn.declares.setdefault(name, f"declare void {name}(ptr, i32, i32, i32)")
-        self.fn.do(f"call void {name}(ptr {self.fn.at(pointer, strides[-2], size)}, i32 {int(writes)}, i32 3, i32 1)")
+        self.fn.ask(self.fn.at(pointer, strides[-2], size), writes=writes)
 
     def keep(self) -> None:
         """Store what others will ask for."""

@@ -256,7 +256,7 @@ def _runs(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     place, taken = result(w, eqn, x.valid), w.reserve(dtypes.INT64, (4,))
     used = fn.product(x.valid[:-1])
     pairs = fn.mul(_halved(w, eqn, x.valid[-1]), used)
-    run = _run(w, eqn, ins[1:])
+    run = _run(w, eqn, ins[1:], x.shape[-1])
     most = _few(w, eqn, 8 * run) if isinstance(run, int) else _ALL
     with fn.loop(0, pairs, fn.mul(run, 4)) as start:
         lists: list[tuple[str, Int]] = []
@@ -268,13 +268,19 @@ def _runs(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     return [Tile(x.dtype, x.shape, x.valid, place)]
 
 
-def _run(w: Writer, eqn: Eqn, length: Sequence[Value]) -> Int:
-    """Pairs of a sorted run: half of `block_len`, which must be a positive multiple of 64 also where only the run knows it."""
+def _run(w: Writer, eqn: Eqn, length: Sequence[Value], columns: int) -> Int:
+    """Pairs of a sorted run: half of `block_len`, which must be a positive multiple of 64 also where only the run knows it,
+    and of which four must divide the columns."""
     if not length:
         return eqn.params["block_len"] // 2
     fn, positions = w.fn, w.index(length[0])
     rest = positions % 64 if isinstance(positions, int) else fn.let(f"and i64 {positions}, 63")
     w.check(w.all_of([fn.compare("sgt", positions, 0), fn.compare("eq", rest, 0)]), eqn, "runs", [positions])
+    if isinstance(positions, int):
+        left: Int = columns % (4 * positions) if positions > 0 else 1
+    else:  # of a quarter, as four times a length may be more than an i64 holds
+        left = fn.let(f"urem i64 {columns // 4}, {positions}") if columns % 4 == 0 else 1
+    w.check(fn.compare("eq", left, 0), eqn, "runs", [positions])
     return positions // 2 if isinstance(positions, int) else fn.let(f"lshr i64 {positions}, 1")
 
 

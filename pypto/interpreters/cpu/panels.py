@@ -43,6 +43,11 @@ class Kind:
         return "i32" if self.dtype is dtypes.INT8 else "float"
 
 
+def kind_of(dtype: DType, numerics: str) -> Kind:
+    """The kind of a product of a dtype, in the order an equation asks for."""
+    return Kind(dtype, dtype is dtypes.BF16 and numerics == "contract")
+
+
 def block_of(features: frozenset[str]) -> tuple[int, int]:
     """Rows, and vectors of columns, of a block of the result: what the registers hold."""
     return (8, 2) if "avx512f" in features else (4, 1)

@@ -7,8 +7,8 @@ Names are given anew, site numbers and offsets become arguments: so the thousand
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 LONG = 2500
 """Lines of a function that is cut."""
 
+MANY = 2500
+"""Lines of all kernels together, from which on further ones are shared."""
+
 _SHORT = 16  # lines that are not worth a call
+_TOGETHER = 128  # lines of neighbours that are, taken together
 _WHOLE = 1200  # lines of a piece that is cut itself, where it is a loop or a branch
 
-_MOST_CONSTANTS = 4  # numbers that become arguments of a piece; where there are more, they are those of a function's polynomial
+_MOST_CONSTANTS = 4  # numbers of a type that become arguments of a piece; where there are more, they are those of a polynomial
 
 _NAME = re.compile(r"%[A-Za-z_][\w.]*")
 _TOKEN = re.compile(r"%[A-Za-z_][\w.]*|^(\w+)(?=:$)", re.MULTILINE)
@@ -91,6 +95,18 @@ class _Piece:
         return [n for n in self.used if n not in self.slots]
 
 
+def _worthwhile(marks: list[int]) -> Iterator[tuple[int, int]]:
+    """What lies between two marks, if it is long enough for a call; of short stretches, many that follow each other."""
+    begin = marks[0]
+    for a, b in pairwise(marks):
+        if b - a >= _SHORT:
+            yield a, b
+            begin = b
+        elif b - begin >= _TOGETHER:
+            yield begin, b
+            begin = b
+
+
 class _Cut:
     def __init__(self, fn: Function) -> None:
         self.fn = fn
@@ -108,7 +124,7 @@ class _Cut:
         spans: dict[int, list[int]] = defaultdict(list)
         for position, block in self.fn.marks:
             spans[block].append(position)
-        pairs = [(a, b) for marks in spans.values() for a, b in pairwise(marks) if b - a >= _SHORT]
+        pairs = [pair for marks in spans.values() for pair in _worthwhile(marks)]
         found: list[_Piece] = []
         pairs.sort(key=lambda p: (p[0], -p[1]))
         for i, (a, b) in enumerate(pairs):
@@ -175,7 +191,7 @@ def _kind_in(text: str, name: str) -> str | None:
     return kind_of(text[start:] if end < 0 else text[start:end])
 
 
-def cut(module: Module, fn: Function) -> str:
+def cut(module: Module, fn: Function, *, exported: bool = False) -> str:
     """The function, and before it the pieces that no other function has had written."""
     work = _Cut(fn)
     pieces = work.connect(work.connect(work.pieces()))  # twice: what is given up uses and makes registers, too
@@ -195,7 +211,22 @@ def cut(module: Module, fn: Function) -> str:
     if room:
         slots.append(f"  %piece_outputs = alloca [{64 * room} x i8], align 64")
     fn.lines, fn.slots, fn.cold = lines, slots, cold
-    return fn.text()
+    return fn.text(exported=exported)
+
+
+def shared(module: Module, fn: Function) -> tuple[str, list[str]]:
+    """The name of a function that does what this one does, and what else it is to be called with: equal ones are written once."""
+    given: list[tuple[str, str]] = []
+
+    def constant(kind: str, value: str) -> str:
+        given.append((kind, value))
+        return f"%constant{len(given) - 1}"
+
+    head, text = _numbers("\n".join([*fn.slots, *fn.lines]), constant)
+    text = _OFFSET.sub(lambda m: m[1] + constant("i64", m[2]), text)
+    cold = _RETURN.sub(lambda m: f"  ret i64 {constant('i64', m[1])}", "\n".join(fn.cold))
+    signature = [f"{kind} %{name}" for kind, name in fn.parameters] + [f"{kind} %constant{i}" for i, (kind, _) in enumerate(given)]
+    return _shared(module, signature, [*head, text, *([cold] if cold else [])]), [f"{kind} {value}" for kind, value in given]
 
 
 def _call(module: Module, work: _Cut, p: _Piece, n: int) -> tuple[list[str], list[str]]:
@@ -236,9 +267,11 @@ def _call(module: Module, work: _Cut, p: _Piece, n: int) -> tuple[list[str], lis
 
 
 def _numbers(text: str, constant: Callable[[str, str], str]) -> tuple[list[str], str]:
-    """Vectors of one number as arguments, if there are few: lines that make them, and the text that uses them."""
-    found = dict.fromkeys((m[1], m[2], w[1]) for m in _SPLAT.finditer(text) if (w := _last_wide(text, m.start())))
-    if not 0 < len(found) <= _MOST_CONSTANTS:
+    """Vectors of one number as arguments, if there are few of that type: lines that make them, and the text that uses them."""
+    every = dict.fromkeys((m[1], m[2], w[1]) for m in _SPLAT.finditer(text) if (w := _last_wide(text, m.start())))
+    of_kind = Counter(kind for kind, _, _ in every)
+    found = [number for number in every if of_kind[number[0]] <= _MOST_CONSTANTS]
+    if not found:
         return [], text
     head, names = [], {}
     for i, (kind, value, width) in enumerate(found):
@@ -250,7 +283,7 @@ def _numbers(text: str, constant: Callable[[str, str], str]) -> tuple[list[str],
 
     def named(m: re.Match[str]) -> str:
         wide = _last_wide(text, m.start())
-        return names[m[1], m[2], wide[1]] if wide else m[0]
+        return names.get((m[1], m[2], wide[1]), m[0]) if wide else m[0]
 
     return head, _SPLAT.sub(named, text)
 

@@ -14,6 +14,7 @@ from pypto.interpreters.cpu.elements import tile
 from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.memory import _write, filled
 from pypto.interpreters.cpu.needs import offset
+from pypto.interpreters.cpu.packed import Packed, Side, form_of, place
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
@@ -21,7 +22,7 @@ from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
 
-_DTYPES = (dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8, dtypes.FP8E4M3FN, dtypes.FP8E5M2)
+_DTYPES = (dtypes.FP32, dtypes.FP16, dtypes.BF16, dtypes.INT8, dtypes.FP8E4M3FN, dtypes.FP8E5M2, dtypes.HF8)
 
 
 def product(*, accumulates: bool, biased: bool) -> Callable[..., list[Value]]:
@@ -41,14 +42,23 @@ class _Product:
         self.w, self.eqn, self.acc, self.bias = w, eqn, acc, bias
         if a.dtype not in _DTYPES:
             raise Unsupported(f"a product of {a.dtype.name}")
-        self.kind = panels.Kind(a.dtype, a.dtype is dtypes.BF16 and eqn.params.get("numerics", "contract") == "contract")
+        self.kind = panels.kind_of(a.dtype, eqn.params.get("numerics", "contract"))
         out = eqn.outs[0].aval.static_shape
+        form = form_of(b.memory, Side(self.kind, True, bool(eqn.params.get("b_trans", False))))
         # a vector is a row on the left and a column on the right; the result has no such axis
         self.row, self.column = len(a.shape) > 1, len(b.shape) > 1
         self.left = self._oriented(a if self.row else self._matrix(a, 0), self.row and eqn.params.get("a_trans", False))
         self.right = self._oriented(b if self.column else self._matrix(b, 1), self.column and eqn.params.get("b_trans", False))
         batch = out[: len(out) - self.row - self.column]
         self.shape = (*batch, self.left.shape[-2], self.right.shape[-1])
+        self.form = form if form is not None and self._whole() else None
+
+    def _whole(self) -> bool:
+        """Whether this is one product of whole tiles, the left operand's rows contiguous."""
+        left, right = self.left, self.right
+        sizes = len(self.shape) == 2 and self.shape[0] % 32 == 0 and self.shape[1] % 32 == 0 and left.shape[1] % amx.depth(self.kind) == 0
+        valid = left.valid == left.shape and right.valid == right.shape
+        return sizes and valid and self.row and self.column and left.memory is not None and left.memory.strides[-1] == 1
 
     def _matrix(self, x: Tile, axis: int) -> Tile:
         """A vector with an axis of one element more."""
@@ -78,10 +88,14 @@ class _Product:
             place, valid = self._accumulator()
         else:
             place = w.fresh(eqn) if plain and self.row and self.column else w.reserve(wide, self.shape)
-            w.fn.zero(place.pointer, math.prod(self.shape) * wide.itemsize)
+            if self.form is None:
+                w.fn.zero(place.pointer, math.prod(self.shape) * wide.itemsize)
         with ExitStack() as stack:
             index = [0 if d == 1 and v == 1 else stack.enter_context(w.fn.loop(0, v)) for d, v in zip(self.shape, batch)]
-            self._multiply(place, index, m, n, k)
+            if self.form is not None:
+                self._from_packed(place, *self.form)
+            else:
+                self._multiply(place, index, m, n, k)
         total = self._shaped(Tile(wide, self.shape, valid, place))
         return total if plain or self.acc is not None else self._finished(total)
 
@@ -115,6 +129,17 @@ class _Product:
         if place.pointer != held.pointer:
             w.move(acc, place)
         return place, acc.valid
+
+    def _from_packed(self, target: Memory, p: Packed, starts: Sequence[Int]) -> None:
+        """The product with an operand that was packed for all blocks."""
+        w, fn, a = self.w, self.w.fn, self.left.memory
+        assert a is not None
+        lda = fn.mul(a.strides[0], self.kind.dtype.itemsize)
+        left = f"ptr {a.pointer}, i64 {lda}, i64 64, i64 {fn.mul(lda, 16)}"
+        right = f"ptr {place(w, p, starts)}, i64 {p.strip}"
+        result = f"ptr {target.pointer}, i64 {target.strides[0]}, i64 {self.shape[0]}, i64 {self.shape[1]}"
+        tiles, fresh = self.left.shape[1] // amx.depth(self.kind), str(self.acc is None).lower()
+        fn.do(f"call void @{amx.multiply(w.module, self.kind)}({left}, {right}, {result}, i64 {tiles}, i1 {fresh})")
 
     def _multiply(self, place: Memory, index: Sequence[Int], m: Int, n: Int, k: Int) -> None:
         w, fn = self.w, self.w.fn

@@ -1,4 +1,4 @@
-"""Task ids in compiled code, and what has no code: barriers. Work runs in program order, so nothing waits."""
+"""Task ids and barriers in compiled code. Work runs in program order, so no task waits; blocks of a dispatch may."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pypto import dtypes
 from pypto.core.ir import Eqn
-from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.values import Scalar, Value
 
 if TYPE_CHECKING:
@@ -34,4 +33,8 @@ def task_is_valid(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
 
 
 def syncall(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
-    raise Unsupported("a barrier: every block would have to keep its values from phase to phase")
+    """Every block of the dispatch gets here before one goes on: what others may have written is read again."""
+    w.before_store(None)
+    site = w.module.site(eqn, "barrier", 0, {})
+    w.fn.let(f"call i64 @pypto_barrier(ptr %err, i64 {site})")
+    return []

@@ -148,6 +148,12 @@ class Function:
     def store(self, kind: str, value: Int, pointer: str, align: int) -> None:
         self.do(f"store {kind} {value}, ptr {pointer}, align {align}")
 
+    def ask(self, pointer: str, *, writes: bool = False, near: bool = True) -> None:
+        """Have a cache line brought nearer, wherever that is: the first cache, or the second."""
+        name = "@llvm.prefetch.p0"
+        self.declares.setdefault(name, f"declare void {name}(ptr, i32, i32, i32)")
+        self.do(f"call void {name}(ptr {pointer}, i32 {int(writes)}, i32 {3 if near else 2}, i32 1)")
+
     def zero(self, pointer: str, size: Int) -> None:
         self.do(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {size}, i1 false)")
 

@@ -23,8 +23,8 @@ _CLOCK = 48  # the word of a thread's record that counts down to the next look a
 
 def start(w: Writer, kernel: str, operands: Sequence[Value], block: Sequence[str]) -> None:
     """Call a kernel; where it fails, so does the caller."""
-    target, arguments = w.module.kernel(kernel, operands, blocks=bool(block))
-    _checked(w, f"call i64 @{target}({', '.join(['ptr %arena', 'ptr %err', *block, *arguments])})")
+    target, arguments = w.module.kernel(kernel, operands, w.packed, blocks=bool(block))
+    _checked(w, f"call i64 @{target}({', '.join(['ptr %arena', 'ptr %err', *w.module.shared, *block, *arguments])})")
 
 
 def _checked(w: Writer, text: str) -> None:
@@ -82,14 +82,40 @@ def turns(
             body(w, captured, index)
             poll(w, straight)
         return
+    spread(w, count, straight, cost, ordered, captured, body)
+
+
+def spread(
+    w: Writer,
+    count: Int,
+    straight: int,
+    cost: int,
+    ordered: bool,
+    captured: Sequence[Value],
+    body: Callable[[Writer, Sequence[Value], str], None],
+) -> None:
+    """The same for turns that are known to be independent; `ordered`: their updates are made in the order of the turns."""
     context, room = _packed(w, captured), w.fn.load("i64", "@room", 8)
     function = _function(w, straight, captured, body)
     arguments = f"ptr @{function}, ptr {context}, i64 {count}, i64 {cost}, i64 {int(ordered)}, ptr %arena, ptr %err, i64 {room}"
     _checked(w, f"call i64 @pypto_parallel({arguments})")
 
 
+def phases(
+    w: Writer,
+    count: Int,
+    straight: int,
+    captured: Sequence[Value],
+    body: Callable[[Writer, Sequence[Value], str], None],
+) -> None:
+    """As `turns`, for turns that wait for each other: on this thread, each with a stack of its own (`phases.ll`)."""
+    context, room = _packed(w, captured), w.fn.load("i64", "@room", 8)
+    function = _function(w, straight, captured, body)
+    _checked(w, f"call i64 @pypto_phases(ptr @{function}, ptr {context}, i64 {count}, ptr %err, i64 {room})")
+
+
 def _packed(w: Writer, captured: Sequence[Value]) -> str:
-    arguments = [a for x in captured for a in arguments_of(x)]
+    arguments = [*w.module.shared, *(a for x in captured for a in arguments_of(x))]
     context = w.fn.slot(f"[{max(1, len(arguments))} x i64]")
     for i, a in enumerate(arguments):
         kind, value = a.split(" ", 1)
@@ -106,8 +132,11 @@ def _function(w: Writer, straight: int, captured: Sequence[Value], body: Callabl
     common = [("ptr", "context"), ("ptr", "arena"), ("ptr", "err")]
     fn = module.function(f"{name}_body", [*common, ("ptr", "heap"), ("i64", "index")])
     inner = Writer(module, fn, orchestration=True)
+    inner.packed = w.packed
+    if module.shared:
+        fn.do("%shared = load ptr, ptr %context, align 8")
     kinds = [a.split(" ", 1)[0] for x in captured for a in arguments_of(x)]
-    names = iter([fn.load(kind, fn.at("%context", i, 8), 8) for i, kind in enumerate(kinds)])
+    names = iter([fn.load(kind, fn.at("%context", i, 8), 8) for i, kind in enumerate(kinds, len(module.shared))])
     roots = {r: r for x in captured if isinstance(x, Ref) for r in x.roots or ()}
     poll(inner, straight)
     body(inner, [received(x, names, roots) for x in captured], "%index")

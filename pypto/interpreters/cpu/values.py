@@ -82,6 +82,7 @@ class Memory:
     slot: Slot | None = None
     roots: frozenset[Root] | None = frozenset()
     window: Any = None  # equal windows are the same elements in the same order
+    packed: Any = None  # packed forms of the buffer, if the launch has any, and where in it this begins
 
 
 @dataclass(eq=False)

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pypto import dtypes, numerics
 from pypto.core.avals import RefAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var, free_vars
 from pypto.dtypes import DType
-from pypto.interpreters.cpu import blocks, memory, tasks
+from pypto.interpreters.cpu import allocating, blocks, memory, sharing, tasks
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
 from pypto.interpreters.cpu.needs import Arena, far, meet, safe, used, uses, weight
 from pypto.interpreters.cpu.nest import Nest, Place
+from pypto.interpreters.cpu.packed import Uses
 from pypto.interpreters.cpu.rules import Lanewise, Tilewise, Unsupported
 from pypto.interpreters.cpu.text import Function, Int, constant
 from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Slot, Tile, Value, contiguous, is_dense, spanned
@@ -35,7 +37,7 @@ _HANDLERS = {
     "task_is_valid": tasks.task_is_valid,
     "syncall": tasks.syncall,
     "unset": blocks.unset,
-    "alloc": memory.alloc,
+    "alloc": allocating.alloc,
     "view": memory.view,
     "reshape_view": memory.reshape_view,
     "transpose_view": memory.transpose_view,
@@ -70,6 +72,7 @@ class Writer:
         self._pointers: dict[int, str] = {}
         self.walk: list[tuple[tuple[Eqn, ...], int]] = []
         self.done: set[int] = set()  # stores that were made early, by the identity of their equations
+        self.packed: Uses = {}
 
     # ---- walking ----
 
@@ -101,7 +104,7 @@ class Writer:
         if handler is not None:
             if any(True for _ in eqn.bodies()):
                 self.settle(eqn)
-            outs: Sequence[Value] = handler(self, eqn, ins)
+            outs: Sequence[Value] = sharing.around(self, eqn, handler, ins)
         elif eqn.op.mark:
             outs = ()
         else:
@@ -204,7 +207,8 @@ class Writer:
         raw = np.asarray(value)
         kind = register_kind(dtype)
         if kind == "float":
-            return Scalar(dtype, constant(kind, float(raw.astype(np.float32))))
+            return Scalar(dtype, constant(kind, float(numerics.widened(raw))))
+        raw = raw.view(np.uint8) if dtype is dtypes.HF4 else raw  # bytes nobody computes with
         return Scalar(dtype, constant(kind, int(raw)), int(raw))
 
     def index(self, x: Value) -> Int:
@@ -344,6 +348,8 @@ class Writer:
         stores: list[Atom] = []
         for body in bodies:
             for e in body.walk():
+                if e.op.name == "syncall":  # other blocks write meanwhile
+                    return None
                 stores += [e.ins[i] for i in e.op.writes]
                 if e.op.name == "call":
                     stores += e.ins

@@ -19,7 +19,7 @@ from pypto.core.avals import TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Var
 from pypto.dtypes import DTYPES, DType
 from pypto.errors import MemorySpaceError, PyptoError
-from pypto.platform import Platform
+from pypto.platform import PLATFORMS, Platform
 
 _LONGEST = 4
 
@@ -66,8 +66,8 @@ def convert(x: np.ndarray, hops: tuple[DType, ...], mode: str, overflow: str) ->
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    nan = np.isnan(a.astype(np.float32)) if a.dtype.kind not in "iub" else np.zeros(a.shape, np.bool_)
-    other = np.isnan(b.astype(np.float32)) if b.dtype.kind not in "iub" else np.zeros(b.shape, np.bool_)
+    nan = np.isnan(numerics.widened(a)) if a.dtype.kind not in "iub" else np.zeros(a.shape, np.bool_)
+    other = np.isnan(numerics.widened(b)) if b.dtype.kind not in "iub" else np.zeros(b.shape, np.bool_)
     unsigned = np.dtype(f"u{a.dtype.itemsize}")
     return bool(np.array_equal(nan, other) and np.array_equal(a.view(unsigned)[~nan], b.view(unsigned)[~nan]))
 
@@ -145,7 +145,10 @@ def _with_dtype(aval: object, dtype: DType) -> TileAval:
 def _no_chain(e: Eqn, source: DType, target: DType, platform: Platform) -> PyptoError:
     path = next(_paths(source, target, platform), None)
     if path is None:
-        fix = f"{platform.name} converts {source.name} only to {', '.join(platform.casts.get(source.name, ())) or 'nothing'}"
+        native = platform.casts.get(source.name, ())
+        fix = f"{platform.name} converts {source.name} only to {', '.join(native)}" if native else f"it converts {source.name} to nothing"
+        others = sorted({p.family for p in PLATFORMS.values() if next(_paths(source, target, p), None) is not None})
+        fix += "".join(f'; platform="{other}" has this cast' for other in others)
     else:
         hops = "pl.cast(" * (len(path) - 1) + "x" + "".join(f", pl.{d.name})" for d in path[1:])
         fix = f"if rounding in each step is what you want, write the hops: {hops}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pypto.core.avals import TileAval
 from pypto.core.ir import Eqn, Jaxpr
-from pypto.dtypes import DType
+from pypto.dtypes import FP32, DType
 from pypto.errors import MemorySpaceError, PyptoError, together
 from pypto.platform import Platform
 from pypto.tile.passes.casts import check_casts, legalise_casts
@@ -70,11 +70,16 @@ def check_dtypes(eqn: Eqn, platform: Platform) -> Iterator[PyptoError]:
         )
         return
     for aval in tiles:
-        if aval.dtype not in native and aval.dtype.arithmetic:
+        if aval.dtype not in native and (aval.dtype.arithmetic or aval.dtype.is_float):
+            others = [chip for chip, kinds in table.items() if aval.dtype in kinds]
+            if aval.dtype.arithmetic or not others:
+                fix = f"compute in another dtype: pl.cast(x, pl.{_wider(aval.dtype, native).name}) before, and cast the result back"
+            else:
+                fix = f'lower for another chip: platform="{others[0]}"'
             yield MemorySpaceError(
                 "PL406",
                 f"{platform.name} has no {name} for {aval.dtype.name}",
-                fix=f"compute in another dtype: pl.cast(x, pl.{_wider(aval.dtype, native).name}) before, and cast the result back",
+                fix=fix,
                 at=eqn.source,
             )
             return
@@ -82,6 +87,8 @@ def check_dtypes(eqn: Eqn, platform: Platform) -> Iterator[PyptoError]:
 
 def _wider(dtype: DType, native: frozenset[DType]) -> DType:
     """The narrowest dtype of the same kind that the chip takes and that holds every value; the widest where none does."""
+    if not dtype.arithmetic:  # a format that is only stored: FP32 holds them all
+        return FP32
     same = [d for d in native if d.is_float == dtype.is_float]
     wide = [d for d in same if d.bits >= dtype.bits and d is not dtype]
     holding = [d for d in wide if not d.is_float or (d.mantissa >= dtype.mantissa and d.min_exponent <= dtype.min_exponent)]

@@ -16,7 +16,7 @@ from pypto.errors import MemorySpaceError, PyptoError
 from pypto.platform import Platform, Space
 from pypto.source import Frame, Source
 from pypto.tile.options import split_of
-from pypto.tile.passes.spaces import INHERITS, STORES, Spaces
+from pypto.tile.passes.spaces import Spaces, stores
 
 At = Frame | Source | None
 
@@ -117,23 +117,16 @@ def _padding(aval: TileAval, axis: int, extent: int) -> str:
 
 # ---- fractals ------------------------------------------------------------------------------------------------------
 
-_OPERANDS = {
-    "matmul": (0, 1),
-    "matmul_bias": (0, 1),
-    "gemv": (0, 1),
-    "gemv_bias": (0, 1),
-    "matmul_acc": (1, 2),
-    "gemv_acc": (1, 2),
-}
-"""Where the left and the right operand of each product are."""
+
+def _factors(e: Eqn) -> list[Var | Literal]:
+    """The left and the right operand of a product; nothing of any other equation."""
+    return [e.ins[e.op.operands.index(name)] for name in ("a", "b")] if e.op.unit == "cube" else []
 
 
 def _fractals(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
     """The cube unit works on fractals: m, n and k are whole ones. A left operand may have one row."""
-    if e.op.name not in _OPERANDS:
-        return
-    for side, i in zip(("left", "right"), _OPERANDS[e.op.name], strict=True):
-        aval = e.ins[i].aval
+    for side, operand in zip(("left", "right"), _factors(e), strict=False):
+        aval = operand.aval
         if not isinstance(aval, TileAval) or aval.rank < 2:
             continue
         block = max(platform.fractal, platform.row_align * 8 // aval.dtype.bits) if platform.fractal > 1 else 1
@@ -151,7 +144,7 @@ def _fractals(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
         units = " and ".join(f"{'rows' if a == -2 else 'columns'} that are a multiple of {w}" for a, w in bad.items())
         yield MemorySpaceError(
             "PL403",
-            f"the {side} operand of {e.op.name}, {_called(e.ins[i])}: the cube unit of {platform.name} takes {units}",
+            f"the {side} operand of {e.op.name}, {_called(operand)}: the cube unit of {platform.name} takes {units}",
             fix=f"load it padded: pl.slice(x, {padded}, offsets, valid_shape={list(aval.static_shape)})",
             at=e.source,
         )
@@ -211,9 +204,9 @@ def _paths(e: Eqn, platform: Platform) -> Iterator[PyptoError]:
         return
     for i, a in enumerate(e.ins):
         source = _space(a)
-        if source is None or e.op.name in INHERITS:
+        if source is None or e.op.stays:
             continue
-        if e.op.name in STORES and i == 1 and _is_global(e.ins[0]) and not platform.carries(source, Space.DDR):
+        if stores(e) and i == 1 and _is_global(e.ins[0]) and not platform.carries(source, Space.DDR):
             moved = "move it to VEC first: pl.move(x, target_memory=pl.Mem.VEC)"
             fix = moved if platform.carries(source, Space.VEC) else f"only VEC and ACC are stored from; {_way(source, Space.VEC, platform)}"
             yield _no_path(e, f"{platform.name} has no path from {source.name} to global memory, for {_called(a)}", fix)
@@ -255,9 +248,8 @@ def _counts(e: Eqn, platform: Platform, spaces: Spaces) -> Iterator[PyptoError]:
         most = min(platform.most_rows[s] for s in (spaces.of(e.outs[0]) & set(platform.most_rows)) or {Space.VEC})
         if rows > most and columns > 1:
             yield _count(e, f"a load of {rows} rows; {platform.name} loads at most {most} at once", "load fewer rows, in a loop")
-    elif e.op.name in _OPERANDS:
-        for i in _OPERANDS[e.op.name]:
-            operand, most = e.ins[i], platform.most_extent
+    elif e.op.unit == "cube":
+        for operand, most in ((a, platform.most_extent) for a in _factors(e)):
             if _space(operand) in (Space.LEFT, Space.RIGHT) and max(operand.aval.static_shape) > most:
                 what = f"{e.op.name} of {_called(operand)}, in {_space(operand)}; {platform.name} multiplies extents up to {most}"
                 yield _count(e, what, "split that axis in a loop with pl.matmul_acc")

@@ -13,9 +13,15 @@ from pypto.core.avals import TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Var
 from pypto.platform import Space
 
-INHERITS = ("reshape", "slice", "update", "relayout", "set_validshape", "fillpad", "reinterpret")
-"""Ops whose result is where their first operand is."""
-STORES = ("set", "accumulate")
+
+def accumulates(e: Eqn) -> bool:
+    """Whether it is a product that is added to its first operand, in the operand's own memory."""
+    return e.op.unit == "cube" and e.op.operands[0] == "acc"
+
+
+def stores(e: Eqn) -> bool:
+    """Whether it writes its second operand into its first."""
+    return e.op.writes == (0,)
 
 
 @dataclass
@@ -85,7 +91,7 @@ class Spaces:
             for a, b, out in zip(e.params["then"].outs, e.params["orelse"].outs, e.outs, strict=True):
                 self._link(a, out)
                 self._link(b, out)
-        elif e.op.name in ("matmul_acc", "gemv_acc"):
+        elif accumulates(e):
             self._link(e.ins[0], e.outs[0])
 
     # ---- who makes it, who uses it ----
@@ -98,7 +104,7 @@ class Spaces:
                 known.made.add(out.aval.space)
             elif e.op.unit == "cube":
                 known.made.add(Space.ACC)
-            elif e.op.unit == "vector" and e.op.name not in INHERITS and not self._rounds_on_the_way_out(e):
+            elif e.op.unit == "vector" and not e.op.stays and not self._rounds_on_the_way_out(e):
                 known.made.add(Space.VEC)
 
     def _asks(self, e: Eqn) -> None:
@@ -107,11 +113,10 @@ class Spaces:
                 continue
             known = self._of(v)
             if e.op.unit == "cube":
-                accumulates = e.op.name in ("matmul_acc", "gemv_acc") and i == 0
-                known.wanted.add(Space.ACC if accumulates else Space.MAT)
-            elif e.op.name in STORES:
+                known.wanted.add(Space.ACC if accumulates(e) and i == 0 else Space.MAT)
+            elif stores(e):
                 known.stored = True
-            elif e.op.name in INHERITS or self._rounds_on_the_way_out(e):
+            elif e.op.stays or self._rounds_on_the_way_out(e):
                 out = self._of(e.outs[0])
                 known.wanted |= out.wanted | (out.made - {Space.ACC})
                 known.stored = known.stored or out.stored
