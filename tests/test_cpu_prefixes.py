@@ -244,6 +244,53 @@ def test_indices_that_do_not_count_columns_decide_ties_in_their_run():
             same_bits(indices, row[None], index, np.zeros((1, 16), np.float32))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("n, dtype", [(32, pl.FP32), (96, pl.FP16), (40, pl.FP32), (512, pl.FP32), (2048, pl.FP16)], ids=str)
+def test_whole_rows_are_sorted_as_the_reference_sorts_them(n, dtype, target):
+    @pl.jit
+    def whole(x: pl.Tensor[[ROWS, n], dtype], out: pl.Out[pl.Tensor[[ROWS, 2 * n], dtype]]):
+        for r in pl.range(ROWS):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                s = pl.sort32(x[r : r + 1, :], pl.arange(3, [1, n], dtype=pl.UINT32))
+                if n >= 128:
+                    s = pl.mrgsort(s, block_len=64)
+                if n >= 512:
+                    s = pl.mrgsort(s, block_len=256)
+                if n >= 2048:
+                    s = pl.mrgsort(s, block_len=1024)
+                out[r : r + 1, :] = s
+
+    x = hard_rows(max(n, 64), dtype.storage)[:, :n].copy()
+    same_bits(whole, x, np.zeros((ROWS, 2 * n), dtype.storage), targets=[target])
+
+
+def test_what_is_too_long_for_one_network_is_merged_from_what_is_not():
+    @pl.jit
+    def long(x: pl.Tensor[[1, 16384], pl.FP32], out: pl.Out[pl.Tensor[[1, 32768], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            s = pl.sort32(x[:, :], pl.arange(0, [1, 16384], dtype=pl.UINT32))
+            s = pl.mrgsort(pl.mrgsort(pl.mrgsort(s, block_len=64), block_len=256), block_len=1024)
+            out[:, :] = pl.mrgsort(s, block_len=4096)
+
+    for row in hard_rows(16384)[::5]:
+        same_bits(long, row[None], np.zeros((1, 32768), np.float32))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("n", [64, 96, 100])
+def test_rows_with_and_without_rising_indices_share_a_kernel(n, target):
+    @pl.jit
+    def rows(x: pl.Tensor[[ROWS, n], pl.FP16], i: pl.Tensor[[ROWS, n], pl.UINT32], out: pl.Out[pl.Tensor[[ROWS, 2 * n], pl.FP16]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:, :] = pl.sort32(x[:, :], i[:, :])
+
+    index = np.broadcast_to(np.arange(n, dtype=np.uint32), (ROWS, n)).copy()
+    index[::3, n - 1] = 0
+    index[1::3, :2] = [5, 5]
+    index[2::6] += 60000
+    same_bits(rows, hard_rows(n, np.float16), index, np.zeros((ROWS, 2 * n), np.float16), targets=[target])
+
+
 def test_a_store_behind_the_sort_does_not_change_what_was_sorted():
     @pl.jit
     def stores(x: pl.InOut[pl.Tensor[[1, 128], pl.FP32]], out: pl.Out[pl.Tensor[[1, 16], pl.FP32]]):

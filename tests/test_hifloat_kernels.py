@@ -194,6 +194,18 @@ def test_the_a2a3_has_no_such_product():
         refused("PL406", multiplies_on_the_wrong_chip, x, x, at="pl.matmul(a, b)")
 
 
+@pl.jit
+def multiplies_fp8(a: pl.Tensor[[32, 32], pl.FP8E5M2], b: pl.Tensor[[32, 32], pl.FP8E5M2], out: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
+    with pl.at(level=CORE):
+        out[:] = pl.matmul(a, b)  # refused
+
+
+def test_nor_one_of_fp8_whose_dtype_has_no_arithmetic_either():
+    x = np.zeros((32, 32), pypto.dtypes.FP8E5M2.storage)
+    with pypto.override(platform="a2a3"):
+        refused("PL406", multiplies_fp8, x, x, at="pl.matmul(a, b)")
+
+
 # ---- movement --------------------------------------------------------------------------------------------------------
 
 

@@ -173,6 +173,7 @@ def test_every_matrix_of_the_block_is_multiplied_in_int8(nn, model, batch):
     assert products.count([dtypes.INT8, dtypes.INT8, dtypes.INT32]) == len(int8.MATRICES)
 
 
+@pytest.mark.slow
 def test_int8_inference_is_near_the_bf16_version_after_training(nn, trained):
     inputs, _, params, _ = trained
     size, other = nn["int8_block"].error(params, inputs[1][-1][:, :-1])
@@ -183,12 +184,14 @@ def test_int8_inference_is_near_the_bf16_version_after_training(nn, trained):
 # ---- training ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fifty_steps_of_training_follow_those_in_jax(nn, trained):
     _, losses, _, jax_losses = trained
     assert losses[0] > 3 and losses[-10:].mean() < 0.2  # log(16) is 2.8
     assert pypto.testing.compare(losses, jax_losses, tolerance=nn["training"].TOLERANCE).passed
 
 
+@pytest.mark.slow
 def test_training_with_the_flash_kernels_follows_too(nn, trained, flash_losses):
     assert pypto.testing.compare(flash_losses, trained[3], tolerance=nn["training"].TOLERANCE).passed
 
@@ -201,6 +204,7 @@ def test_a_rate_two_percent_off_is_outside_the_tolerance(nn, trained, monkeypatc
     assert not pypto.testing.compare(training.curve(*inputs), jax_losses, tolerance=training.TOLERANCE).passed
 
 
+@pytest.mark.slow
 def test_the_picture_shows_what_training_gives_now(nn, trained, flash_losses, pytestconfig):
     """The curves of pypto have the same bits everywhere, so their lines are compared as text; JAX's keep what they were drawn from."""
     training = nn["training"]
@@ -234,6 +238,15 @@ def test_points_of_a_chart_lie_inside_its_axes(nn):
     assert (points[:, 0] >= chart.LEFT).all() and (points[:, 0] <= chart.WIDTH - chart.RIGHT).all()
     assert (points[:, 1] >= chart.TOP).all() and (points[:, 1] <= chart.HEIGHT - chart.BOTTOM).all()
     assert points[1, 1] < points[2, 1] < points[0, 1]  # up is more
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "wanted"), [(0, 3.4, [0, 1, 2, 3, 4]), (0, 49, [0, 10, 20, 30, 40, 50]), (-0.1, 0.2, [-0.1, 0, 0.1, 0.2])]
+)
+def test_ticks_are_round_numbers_around_the_values(nn, low, high, wanted):
+    found = nn["chart"].ticks(low, high)
+    assert found[0] <= low and found[-1] >= high and len(found) <= 8
+    assert set(wanted) <= set(found)
 
 
 @pytest.mark.parametrize("count", [0, 4])

@@ -10,18 +10,19 @@ from dataclasses import dataclass
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 48
 
-# A picture that a page shows as an image sees the reader's preference, not the page's colours. Colours of lines differ in lightness,
-# too, and every line has its own dashes.
+# A picture that a page shows as an image sees the reader's preference, not the page's colours. Every line has its own dashes, and
+# lies thinner on those before it: curves that coincide all show.
 STYLE = """\
 text { font: 12px system-ui, sans-serif; fill: #24292f }
 .title { font-size: 14px; font-weight: 600 }
 .back { fill: #ffffff } .grid { stroke: #d0d7de } .axis { stroke: #57606a }
-.line { fill: none; stroke-width: 2; stroke-linejoin: round }
-.s0 { stroke: #0b5cad } .s1 { stroke: #d9480f; stroke-dasharray: 6 4 } .s2 { stroke: #2b8a3e; stroke-dasharray: 2 3 }
+.line { fill: none; stroke-linejoin: round }
+.s0 { stroke: #74b3f0; stroke-width: 6 } .s1 { stroke: #d9480f; stroke-width: 3; stroke-dasharray: 10 6 }
+.s2 { stroke: #14213d; stroke-width: 1.5; stroke-dasharray: 3 3 }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 }
   .back { fill: #0d1117 } .grid { stroke: #30363d } .axis { stroke: #8b949e }
-  .s0 { stroke: #6cb6ff } .s1 { stroke: #ffa657 } .s2 { stroke: #7ee787 }
+  .s0 { stroke: #1f6feb } .s1 { stroke: #ffa657 } .s2 { stroke: #ffffff }
 }"""
 STYLES = 3
 

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pypto import dtypes
 from pypto.core.ir import Eqn, Literal
-from pypto.interpreters.cpu.elements import BITS, Spot, lines, ordered, result, tile, zeros
+from pypto.interpreters.cpu.elements import BITS, Spot, lines, result, tile, zeros
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind
+from pypto.interpreters.cpu.merging import ALL, RUN, Runs, merge, merge_runs, pair
+from pypto.interpreters.cpu.network import LONGEST, Ranking
 from pypto.interpreters.cpu.prefixes import Wanted, begins, prefix, row
 from pypto.interpreters.cpu.rules import Tilewise
-from pypto.interpreters.cpu.selection import Order, selects
+from pypto.interpreters.cpu.selection import MOST, Order, selects
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.top import Places
-from pypto.interpreters.cpu.values import Memory, Tile, Value
+from pypto.interpreters.cpu.values import Tile, Value
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.module import Module
     from pypto.interpreters.cpu.writer import Writer
 
-RUN = 32
-_BOTTOM = -0x80000000
 _AHEAD = 64  # equations that are looked through for merges
-_ALL = 1 << 62
-
-
-def descending(e: Lanes, x: str) -> str:
-    """An i32 that is the larger the earlier a value comes: zeros are equal, NaN comes last."""
-    return ordered(e, dtypes.FP32, x, nan=_BOTTOM, signed_zeros=False)
 
 
 def _first(w: Writer, eqn: Eqn) -> int | None:
@@ -59,43 +54,141 @@ def _merges(w: Writer, eqn: Eqn) -> list[Eqn]:
 
 
 def _sort32(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
-    """Each element of a run counts those that come before it: that is its place. Where merges follow and little of what they make is
-    read, this selects it, and the merges have nothing to do.
+    """Sort runs of 32; where merges follow, what they will make of them is made at once, and they have nothing to do.
+
+    Where indices rise along a row, equal elements stay in their order: an element's place is all that has to be found.
     """
     x, index, fn = tile(ins[0]), tile(ins[1]), w.fn
     out, n = eqn.outs[0].aval, x.valid[-1]
-    valid = (*x.valid[:-1], fn.mul(n, 2))
     merges, first = _merges(w, eqn), _first(w, eqn)
-    if merges and first is not None and isinstance(n, int) and index.valid == x.valid:
-        run = RUN * 4 ** len(merges)
-        few = _few(w, merges[-1], 2 * run)
-        if all(selects(many, few) for many in (run, n % run) if many and many <= n):
-            source, place = w.dense(x), result(w, eqn, valid)
-            _select(w, x, source, place, first, run, few)
-            w.done.update(map(id, merges))
-            return [Tile(out.dtype, out.static_shape, valid, place)]
-    source, ties = w.dense(x), w.dense(index)
+    valid = (*x.valid[:-1], fn.mul(n, 2))
+    source, ties = w.dense(x), w.dense(index) if first is None else None
     same = (fn.compare("eq", a, b) for a, b in zip(x.valid, index.valid, strict=True))
     w.check(w.all_of(same), eqn, "region", [])
-    place = result(w, eqn, valid)
-    size, kind = x.dtype.itemsize, memory_kind(BITS[x.dtype.itemsize])
-    keys, ranks = w.reserve(dtypes.INT64, (RUN,)), w.reserve(dtypes.INT32, (RUN,))
+    place, size, taken = result(w, eqn, valid), x.dtype.itemsize, w.reserve(dtypes.INT64, (4,))
+    chosen = _Chosen.of(w, eqn, x, merges) if isinstance(n, int) else None
+    if chosen is None:
+        merges = []
+        ties = ties or w.dense(index)
+    runs = Runs(w, x, source, ties) if ties is not None else None
+    aside = [w.reserve(x.dtype, (2 * x.shape[-1],)) for _ in merges[:2]] if runs is not None else []
+
+    def step_by_step(start: Int, target: str) -> None:
+        assert runs is not None
+        places = [*(aside[i % 2].pointer for i in range(len(merges))), target]
+        runs.sort(start, n, places[0])
+        for i, (before, after) in enumerate(pairwise(places)):
+            merge_runs(w, size, before, after, n, RUN * 4**i, taken.pointer, _few(w, (merges or [eqn])[-1], 8 * RUN * 4**i))
 
     def visit(spot: Spot) -> None:
         start = spot.offset(_row_major(x))
-        with fn.loop(0, n, RUN) as first:
-            many = fn.least(fn.sub(n, first), RUN)
-            begin = fn.add(start, first)
-            _ranks(w, x, source, ties, begin, many, keys, ranks)
-            target = fn.at(place.pointer, fn.mul(begin, 2), size)
-            with fn.loop(0, many) as i:
-                at = fn.add(begin, i)
-                rank = fn.let(f"zext i32 {fn.load('i32', fn.at(ranks.pointer, i, 4), 4)} to i64")
-                number = fn.load("i32", fn.at(ties.pointer, at, 4), 4)
-                _pair(w, fn.at(target, fn.mul(rank, 2), size), fn.load(kind, fn.at(source.pointer, at, size), size), number, size)
+        target = fn.at(place.pointer, fn.mul(start, 2), size)
+        if chosen is None:
+            step_by_step(start, target)
+        elif ties is None:
+            chosen.write(fn.at(source.pointer, start, size), target, first or 0)
+        else:
+            numbers, k = fn.at(ties.pointer, start, 4), fn.number()
+            rise = fn.let(f"call i1 @{rising(w.module)}(ptr {numbers}, i64 {n})")
+            fn.do(f"br i1 {rise}, label %rising{k}, label %mixed{k}")
+            fn.start(f"rising{k}")
+            chosen.write(fn.at(source.pointer, start, size), target, numbers)
+            fn.do(f"br label %sorted{k}")
+            fn.start(f"mixed{k}")
+            step_by_step(start, target)
+            fn.do(f"br label %sorted{k}")
+            fn.start(f"sorted{k}")
 
     lines(w, x.shape, x.valid, len(x.shape) - 1, visit, single=True)
+    w.done.update(map(id, merges))
     return [Tile(out.dtype, out.static_shape, valid, place)]
+
+
+def rising(module: Module) -> str:
+    """A function that tells whether each of n u32 is larger than the one before it."""
+    return module.need("rising", _rising)
+
+
+def _rising(module: Module) -> str:
+    fn = module.function("rising", [("ptr", "numbers"), ("i64", "n")], "i1")
+    e = Lanes(fn, 16)
+    wrong = fn.slot("<16 x i1>", 64)
+    fn.store("<16 x i1>", "zeroinitializer", wrong, 2)
+
+    def look(lanes: Lanes, i: Int) -> str:
+        now, then = (fn.load(lanes.type("i32"), fn.at("%numbers", fn.add(i, j), 4), 4) for j in (0, 1))
+        return lanes.let("icmp uge", "i32", now, then)
+
+    pairs = fn.most(fn.sub("%n", 1), 0)
+    whole = fn.let(f"and i64 {pairs}, -16")
+    with fn.loop(0, whole, 16) as i:
+        fn.store("<16 x i1>", e.let("or", "i1", look(e, i), fn.load("<16 x i1>", wrong, 2)), wrong, 2)
+    last, some = fn.slot("i1"), fn.let(f"bitcast <16 x i1> {fn.load('<16 x i1>', wrong, 2)} to i16")
+    fn.store("i1", fn.let(f"icmp ne i16 {some}, 0"), last, 1)
+    one = Lanes(fn, 1)
+    with fn.loop(whole, pairs) as i:
+        fn.store("i1", fn.let(f"or i1 {look(one, i)}, {fn.load('i1', last, 1)}"), last, 1)
+    falls = fn.load("i1", last, 1)
+    fn.do(f"ret i1 {fn.let(f'xor i1 {falls}, true')}")
+    return fn.text()
+
+
+class _Chosen:
+    """How the first pairs of every run of a row are found: by selecting them, or by sorting the run."""
+
+    def __init__(self, w: Writer, x: Tile, run: int, few: int, *, selected: bool) -> None:
+        self.w, self.x, self.run, self.few = w, x, run, few
+        self.n = int(x.valid[-1])
+        self.order = Order(x.dtype, top=False)
+        self.whole = self.n - self.n % run
+        lengths = [many for many in (run if self.whole else 0, self.n - self.whole) if many]
+        self.ways = {many: Places(w, self.order, many, few) if selected else Ranking(w, self.order, many) for many in lengths}
+
+    @staticmethod
+    def of(w: Writer, eqn: Eqn, x: Tile, merges: list[Eqn]) -> _Chosen | None:
+        """For as many of the merges as can be, of which the others are taken from the list; None where there is nothing to sort."""
+        n = int(x.valid[-1])
+        while n:
+            run = RUN * 4 ** len(merges)
+            few = _few(w, (merges or [eqn])[-1], 2 * run)
+            if all(selects(many, few) for many in (min(run, n), n % run) if many):
+                return _Chosen(w, x, run, few, selected=True)
+            if min(run, n) <= LONGEST:
+                return _Chosen(w, x, run, few, selected=False)
+            merges.pop()
+        return None
+
+    def write(self, line: str, target: str, numbers: int | str) -> None:
+        """The pairs of a row; `numbers` are its indices, or where they begin if they count columns."""
+        fn, size, x = self.w.fn, self.x.dtype.itemsize, self.x
+        kind = memory_kind(BITS[x.dtype.itemsize])
+
+        def run(column: Int, many: int) -> None:
+            begin, way, out = fn.at(line, column, size), self.ways[many], fn.at(target, fn.mul(column, 2), size)
+            way.of(begin)
+
+            def put(i: Int) -> None:
+                at = way.place(i)
+                value, number = fn.load(kind, fn.at(begin, at, size), size), fn.add(at, column)
+                if isinstance(numbers, int):
+                    raw = fn.let(f"trunc i64 {fn.add(number, numbers)} to i32")
+                else:
+                    raw = fn.load("i32", fn.at(numbers, number, 4), 4)
+                pair(self.w, fn.at(out, fn.mul(i, 2), size), value, raw, size)
+
+            few = min(self.few, many)
+            if few <= MOST:
+                for i in range(few):
+                    put(i)
+                return
+            with fn.loop(0, few) as i:
+                put(i)
+
+        if self.whole:
+            with fn.loop(0, self.whole, self.run) as column:
+                run(column, self.run)
+        if self.whole < self.n:
+            run(self.whole, self.n - self.whole)
 
 
 def _row_major(x: Tile) -> tuple[int, ...]:
@@ -107,147 +200,6 @@ def _few(w: Writer, eqn: Eqn, period: int) -> int:
     return -(-begins(w.module.wanted.get(eqn.outs[0]), period) // 2)
 
 
-def _pair(w: Writer, target: str, value: str, number: str, size: int) -> None:
-    """A value's bits, and behind them as many of its index."""
-    kind = memory_kind(BITS[size])
-    w.fn.store(kind, value, target, size)
-    w.fn.store(kind, number if size == 4 else w.fn.let(f"trunc i32 {number} to i16"), w.fn.at(target, size), size)
-
-
-def _select(w: Writer, x: Tile, source: Memory, place: Memory, first: int, run: int, few: int) -> None:
-    """The first few pairs of every run of a row; of the last one, which may be shorter, too."""
-    fn, n, size, order = w.fn, int(x.valid[-1]), x.dtype.itemsize, Order(x.dtype, top=False)
-    kind = memory_kind(BITS[size])
-
-    whole = n - n % run
-    many = Places(w, order, run, few) if whole else None
-    rest = Places(w, order, n - whole, few) if whole < n else None
-
-    def visit(spot: Spot) -> None:
-        start = spot.offset(_row_major(x))
-
-        def select(places: Places, column: Int) -> None:
-            begin = fn.add(start, column)
-            line, target = fn.at(source.pointer, begin, size), fn.at(place.pointer, fn.mul(begin, 2), size)
-            places.of(line)
-            for i in range(few):
-                at = places.place(i)
-                number = fn.let(f"trunc i64 {fn.add(at, fn.add(column, first))} to i32")
-                _pair(w, fn.at(target, 2 * i, size), fn.load(kind, fn.at(line, at, size), size), number, size)
-
-        if many is not None:
-            with fn.loop(0, whole, run) as column:
-                select(many, column)
-        if rest is not None:
-            select(rest, whole)
-
-    lines(w, x.shape, x.valid, len(x.shape) - 1, visit, single=True)
-
-
-def _ranks(w: Writer, x: Tile, source: Memory, ties: Memory, begin: Int, many: Int, keys: Memory, ranks: Memory) -> None:
-    """For each of up to 32 elements, how many of them come before it."""
-    fn, one = w.fn, Lanes(w.fn, 1)
-    size, kind = x.dtype.itemsize, memory_kind(x.dtype)
-    with fn.loop(many, RUN) as i:  # those that are missing come last
-        fn.store("i64", -1, fn.at(keys.pointer, i, 8), 8)
-    with fn.loop(0, many) as i:
-        at = fn.add(begin, i)
-        value = one.from_memory(x.dtype, fn.load(kind, fn.at(source.pointer, at, size), size))
-        # unsigned: the earlier, the smaller; below it, the index
-        late = one.let("xor", "i32", descending(one, value), one.fill("i32", 0x7FFFFFFF))
-        high = one.let("shl", "i64", one.turn("zext", "i32", late, "i64"), one.fill("i64", 32))
-        low = one.turn("zext", "i32", fn.load("i32", fn.at(ties.pointer, at, 4), 4), "i64")
-        fn.store("i64", fn.let(f"or i64 {high}, {low}"), fn.at(keys.pointer, i, 8), 8)
-    e = Lanes(fn, 16)
-    own = [fn.load("<16 x i64>", fn.at(keys.pointer, 16 * h, 8), 8) for h in range(2)]
-    sums = [fn.slot("<16 x i32>", 64) for _ in range(2)]
-    for s in sums:
-        fn.store("<16 x i32>", "zeroinitializer", s, 64)
-    numbers = [f"<{', '.join(f'i64 {16 * h + i}' for i in range(16))}>" for h in range(2)]
-    with fn.loop(0, many) as j:
-        other, place = e.splat("i64", fn.load("i64", fn.at(keys.pointer, j, 8), 8)), e.splat("i64", j)
-        for h in range(2):
-            less = e.let("icmp ult", "i64", other, own[h])
-            tie = e.let("and", "i1", e.let("icmp eq", "i64", other, own[h]), e.let("icmp ult", "i64", place, numbers[h]))
-            more = e.turn("zext", "i1", e.let("or", "i1", less, tie), "i32")
-            fn.store("<16 x i32>", e.let("add", "i32", fn.load("<16 x i32>", sums[h], 64), more), sums[h], 64)
-    for h in range(2):
-        fn.store("<16 x i32>", fn.load("<16 x i32>", sums[h], 64), fn.at(ranks.pointer, 16 * h, 4), 4)
-
-
-def merger(module: Module, size: int) -> str:
-    """A function that merges up to four lists of pairs: the largest head leaves first, of equal ones that of the first list.
-
-    It gets four pointers and four counts of pairs, the target, a place for the four counts taken, whether to stop at the end of the
-    first list that has one, and after how many pairs to stop. An element behind a smaller one leaves with it: what counts is the least
-    value so far.
-    """
-    name = f"merge_{8 * size}"
-    return module.need(name, lambda m: _merger(m, size, name))
-
-
-def _merger(module: Module, size: int, name: str) -> str:
-    parameters = [("ptr", f"p{i}") for i in range(4)] + [("i64", f"n{i}") for i in range(4)]
-    fn = module.function(name, [*parameters, ("ptr", "out"), ("ptr", "taken"), ("i1", "stops"), ("i64", "most")], "void")
-    dtype, kind = (dtypes.FP32, "i32") if size == 4 else (dtypes.FP16, "i16")
-    one = Lanes(fn, 1)
-    at, heads = [fn.slot("i64") for _ in range(4)], [fn.slot("i64") for _ in range(4)]
-    gone = str(-(1 << 62))
-
-    def key(i: int, number: Int) -> str:
-        raw = fn.load(memory_kind(dtype), fn.at(f"%p{i}", fn.mul(number, 2), size), size)
-        return fn.let(f"sext i32 {descending(one, one.from_memory(dtype, raw))} to i64")
-
-    for i in range(4):
-        fn.store("i64", 0, at[i], 8)
-        fn.store("i64", gone, heads[i], 8)
-        with fn.when(fn.let(f"icmp sgt i64 %n{i}, 0")):
-            fn.store("i64", key(i, 0), heads[i], 8)
-    total = fn.add(fn.add("%n0", "%n1"), fn.add("%n2", "%n3"))
-    count, end = fn.slot("i64"), fn.slot("i64")
-    fn.store("i64", 0, count, 8)
-    fn.store("i64", fn.least(total, "%most"), end, 8)
-    with fn.turns(lambda: fn.let(f"icmp slt i64 {fn.load('i64', count, 8)}, {fn.load('i64', end, 8)}")):
-        now = [fn.load("i64", h, 8) for h in heads]
-        best, which = now[0], "0"
-        for i in range(1, 4):
-            better = fn.let(f"icmp sgt i64 {now[i]}, {best}")
-            best, which = fn.let(f"select i1 {better}, i64 {now[i]}, i64 {best}"), fn.let(f"select i1 {better}, i64 {i}, i64 {which}")
-        done = fn.load("i64", count, 8)
-        target = fn.at("%out", fn.mul(done, 2), size)
-        for i in range(4):
-            with fn.when(fn.let(f"icmp eq i64 {which}, {i}")):
-                p = fn.load("i64", at[i], 8)
-                pair = fn.at(f"%p{i}", fn.mul(p, 2), size)
-                fn.store(f"<2 x {kind}>", fn.load(f"<2 x {kind}>", pair, size), target, size)
-                after = fn.add(p, 1)
-                fn.store("i64", after, at[i], 8)
-                fn.store("i64", gone, heads[i], 8)
-                more = fn.let(f"icmp slt i64 {after}, %n{i}")
-                with fn.when(more):
-                    fn.store("i64", fn.least(key(i, after), now[i]), heads[i], 8)
-                with fn.when(fn.let(f"and i1 %stops, {fn.let(f'xor i1 {more}, true')}")):
-                    fn.store("i64", fn.add(done, 1), end, 8)
-        fn.store("i64", fn.add(done, 1), count, 8)
-    for i in range(4):
-        fn.store("i64", fn.load("i64", at[i], 8), fn.at("%taken", i, 8), 8)
-    fn.do("ret void")
-    return fn.text()
-
-
-def _merge(w: Writer, size: int, lists: Sequence[tuple[str, Int]], out: str, taken: str, stops: bool, most: int) -> None:
-    padded = [*lists, *[(lists[0][0], 0)] * (4 - len(lists))]
-    arguments = [
-        *(f"ptr {p}" for p, _ in padded),
-        *(f"i64 {n}" for _, n in padded),
-        f"ptr {out}",
-        f"ptr {taken}",
-        f"i1 {str(stops).lower()}",
-        f"i64 {most}",
-    ]
-    w.fn.do(f"call void @{merger(w.module, size)}({', '.join(arguments)})")
-
-
 def _runs(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     x, fn = tile(ins[0]), w.fn
     if id(eqn) in w.done:
@@ -257,14 +209,8 @@ def _runs(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     used = fn.product(x.valid[:-1])
     pairs = fn.mul(_halved(w, eqn, x.valid[-1]), used)
     run = _run(w, eqn, ins[1:], x.shape[-1])
-    most = _few(w, eqn, 8 * run) if isinstance(run, int) else _ALL
-    with fn.loop(0, pairs, fn.mul(run, 4)) as start:
-        lists: list[tuple[str, Int]] = []
-        for i in range(4):
-            begin = fn.add(start, fn.mul(run, i))
-            many = fn.least(fn.most(fn.sub(pairs, begin), 0), run)
-            lists.append((fn.at(source.pointer, fn.mul(begin, 2), size), many))
-        _merge(w, size, lists, fn.at(place.pointer, fn.mul(start, 2), size), taken.pointer, False, most)
+    most = _few(w, eqn, 8 * run) if isinstance(run, int) else ALL
+    merge_runs(w, size, source.pointer, place.pointer, pairs, run, taken.pointer, most)
     return [Tile(x.dtype, x.shape, x.valid, place)]
 
 
@@ -303,8 +249,8 @@ def _lists(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     if stops:  # nothing is merged where a list has nothing to begin with
         full = w.all_of(fn.compare("sgt", n, 0) for _, n in lists)
         lists = [(p, fn.pick(full, n, 0)) for p, n in lists]
-    most = _ALL if stops else _few(w, eqn, row(eqn.outs[0]))
-    _merge(w, size, lists, merged.pointer, taken.pointer, stops, most)
+    most = ALL if stops else _few(w, eqn, row(eqn.outs[0]))
+    merge(w, size, lists, merged.pointer, taken.pointer, stops, most)
     place = zeros(w, counts.dtype, counts.static_shape)
     for i, (_, given) in enumerate(lists):  # all leave, whether or not anybody reads so far
         gone = fn.load("i64", fn.at(taken.pointer, i, 8), 8) if stops else given
