@@ -28,7 +28,9 @@ def alloc(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
     total = w.fn.mul(w.fn.product(shape), dtype.itemsize)
     if w.orchestration:
         _check_extents(w, eqn, shape, dtype.itemsize)
-        pointer = w.fn.let(f"call ptr @pypto_new(ptr %heap, i64 {total})")
+        known = w.module.facts
+        zeros = eqn.outs[0] not in known.fresh & known.full
+        pointer = w.fn.let(f"call ptr @pypto_{'new' if zeros else 'raw'}(ptr %heap, i64 {total})")
         w.check(w.fn.let(f"icmp ne ptr {pointer}, null"), eqn, "memory", shape)
     else:
         if not isinstance(total, int):

@@ -181,8 +181,8 @@ def loop(w: Writer, eqn: Eqn, ins: list[Value]) -> list[Value]:
 
 
 def _parallel(w: Writer, eqn: Eqn, body: Jaxpr, start: Int, stop: Int, step: Int) -> None:
-    """A loop whose turns are independent of each other: its bounds are known."""
-    assert isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
+    """A loop whose turns are independent of each other: where it begins is known, where it ends may be not."""
+    assert isinstance(start, int) and isinstance(step, int)
     around = [v for v in free_vars(body) if v in w.env]
 
     def turn(inner: Writer, received: Sequence[Value], index: str) -> None:
@@ -191,7 +191,11 @@ def _parallel(w: Writer, eqn: Eqn, body: Jaxpr, start: Int, stop: Int, step: Int
         inner.env[body.invars[0]] = Scalar(body.invars[0].aval.dtype, str(at))
         inner.block(body)
 
-    count, costs = len(range(start, stop, step)), w.module.costs
+    costs = w.module.costs
+    if isinstance(stop, int):
+        count: Int = len(range(start, stop, step))
+    else:
+        count = w.fn.most(w.fn.let(f"sdiv i64 {w.fn.add(stop, step - 1 - start)}, {step}"), 0)
     threads.turns(w, eqn, count, costs.straight(body), costs.whole(body), [w.env[v] for v in around], turn)
 
 

@@ -16,9 +16,14 @@ import numpy as np
 
 from pypto.core.avals import RefAval, ScalarAval, TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
-from pypto.interpreters.cpu.independence import Access, conflict, steady
+from pypto.interpreters.cpu.coverage import MOST, Written, comes_before, covers
+from pypto.interpreters.cpu.independence import Access, conflict, moves, steady
 
-_MOST = 1 << 18  # points of a grid that are looked at
+_FEW = 8
+"""Turns that stand for all those of a loop whose end is known at run time only: offsets are sums and multiples of its index, so that
+turns next to each other are as far apart as these everywhere, and others farther."""
+
+_RECENT = 8  # stores to a buffer that are looked at when it is read
 
 _SILENT = {"dim", "valid_extent", "unset"}
 """Structural ops that touch no memory."""
@@ -30,7 +35,8 @@ class Facts:
 
     Attributes:
       full: the outputs that every run writes completely.
-      read: the parameters something may read.
+      read: the parameters of which something may read what was there before.
+      fresh: the buffers made by the orchestration of which nothing is read before it is written.
       inside: the accesses, by the identity of their equations, that stay inside their buffers in every run.
       independent: the parallel loops and launches, likewise, whose turns may run at the same time; and whether their updates have to be
         made in the order of the turns.
@@ -40,6 +46,7 @@ class Facts:
 
     full: frozenset[Var]
     read: frozenset[Var]
+    fresh: frozenset[Var]
     inside: frozenset[int]
     independent: Mapping[int, bool]
     steady: Mapping[int, tuple[int, tuple[Access, ...]]]
@@ -88,8 +95,12 @@ class _Walk:
         self.kernels = kernels
         self.env: dict[Var, Any] = {}  # scalars as arrays over the grid, handles as windows
         self.extents: list[int] = []
-        self.written: dict[Var, list[Window]] = {}
+        self.written: dict[Var, list[Written]] = {}
+        self.endless: set[int] = set()
+        self.loops: list[int] = []  # the loops around, one for each axis of the grid; each run of this walk through a loop is another
+        self.count = 0
         self.read: set[Var] = set()
+        self.outer: set[Var] = set()  # parameters, and what the orchestration makes
         self.lost = False  # something read through a handle whose buffer is not known
         self.log: list[Access] = []
         self.made: list[Var] = []
@@ -138,17 +149,20 @@ class _Walk:
             return
         if kind != "write" and window is None:
             self.lost = True
-        if kind != "write" and window is not None:
-            self.read.add(window.buffer)
+        if kind != "write" and window is not None and window.buffer not in self.read and window.buffer in self.outer:
+            done = self.written.get(window.buffer, ())
+            before = (comes_before(w, window.starts, window.sizes, self.loops) for w in done[-_RECENT:])
+            if any(map(self._endless, window.starts)) or not any(before):
+                self.read.add(window.buffer)
         where = (None, (), ()) if window is None else (window.buffer, window.starts, window.sizes)
-        self.log.append(Access(kind, *where, load, tuple(self.extents)))
+        self.log.append(Access(kind, *where, load, tuple(self.extents), frozenset(self.endless)))
 
     def within(self, e: Eqn, offsets: Sequence[Any], sizes: Sequence[int | None], more: bool = True) -> None:
         """Note whether a window of operand 0 is inside, at every point of the grid."""
         self.seen.add(id(e))
         for extent, offset, size in zip(e.ins[0].aval.shape, offsets, sizes, strict=True):
             known = isinstance(extent, int) and isinstance(offset, np.ndarray) and size is not None
-            if not known or not more or (offset.size and (offset.min() < 0 or offset.max() + size > extent)):
+            if not known or not more or self._endless(offset) or (offset.size and (offset.min() < 0 or offset.max() + size > extent)):
                 self.outside.add(id(e))
                 return
 
@@ -170,7 +184,9 @@ class _Walk:
             self._scalar(e, ins)
 
     def _scalar(self, e: Eqn, ins: list[np.ndarray]) -> None:
-        if e.op.reads or math.prod(np.broadcast_shapes(*(x.shape for x in ins))) > _MOST:
+        if sum(map(self._endless, ins)) > (e.op.name in ("add", "sub")) + (e.op.name in ("add", "sub", "mul")):
+            return  # it may come back to where it was after more turns than are looked at
+        if e.op.reads or math.prod(np.broadcast_shapes(*(x.shape for x in ins))) > MOST:
             return
         with np.errstate(all="ignore"):
             self.env[e.outs[0]] = np.asarray(e.op.meaning(*ins, **e.params))
@@ -178,6 +194,8 @@ class _Walk:
     def _alloc(self, e: Eqn, ins: list[Any]) -> None:
         self.env[e.outs[0]] = Window.whole(e.outs[0])
         self.made.append(e.outs[0])
+        if not self.inner:
+            self.outer.add(e.outs[0])
 
     def _view(self, e: Eqn, ins: list[Any]) -> None:
         rank, drop = len(e.ins[0].aval.shape), e.params["drop"]
@@ -223,14 +241,20 @@ class _Walk:
         whole = not isinstance(value, TileAval) or value.valid is None
         if certain and whole and window is not None and window.axes is not None:
             if all(x is not None for x in (*window.starts, *window.sizes)):
-                self.written.setdefault(window.buffer, []).append(window)
+                self.written.setdefault(window.buffer, []).append(Written(window.starts, window.sizes, tuple(self.loops)))  # type: ignore[arg-type]
 
     # ---- control ----
 
     def _axis(self, values: range) -> np.ndarray:
         """A new axis of the grid, and its positions."""
         self.extents.append(len(values))
+        self.count += 1
+        self.loops.append(self.count)
         return np.asarray(values, np.int64).reshape(-1, *[1] * (len(self.extents) - 1))
+
+    def _endless(self, offset: Any) -> bool:
+        """Whether an offset varies with the index of a loop whose end is not known."""
+        return isinstance(offset, np.ndarray) and any(moves(offset, axis) for axis in self.endless)
 
     def _turns(self, e: Eqn, count: int, start: int, made: int) -> None:
         """Note whether the turns along the newest axis are independent of each other."""
@@ -247,9 +271,14 @@ class _Walk:
     def _loop(self, e: Eqn, ins: list[Any], certain: bool) -> None:
         body, bounds = e.params["body"], [x if isinstance(x, np.ndarray) and x.ndim == 0 else None for x in ins[:3]]
         runs = None if any(b is None for b in bounds) or int(bounds[2]) == 0 else range(*(int(b) for b in bounds))  # type: ignore[arg-type]
-        if runs is not None and (len(runs) > _MOST or e.params.get("exits")):
+        if runs is not None and (len(runs) > MOST or e.params.get("exits")):
             runs = None
         depth, start, made = len(self.extents), len(self.log), len(self.made)
+        first, _, step = bounds
+        parallel = e.params["kind"] == "parallel" and not e.outs and not self.inner and not e.params.get("exits")
+        if parallel and bounds[1] is None and first is not None and step is not None and int(step) > 0:
+            runs, certain = range(int(first), int(first) + _FEW * int(step), int(step)), False
+            self.endless.add(depth)
         for v in body.invars:
             self.env.pop(v, None)
         if runs is not None:
@@ -258,7 +287,7 @@ class _Walk:
             if isinstance(init, Window) and after is inside:
                 self.env[inside] = self.env[out] = init
         self.block(body, certain and runs is not None and len(runs) > 0)
-        if runs is not None and e.params["kind"] == "parallel" and not e.outs and not self.inner:
+        if runs is not None and parallel:
             self._turns(e, len(runs), start, made)
         self._launch(e, depth, start, made)
         self._leave(depth)
@@ -270,8 +299,11 @@ class _Walk:
         parts = e.params["launch"].divide(ins, blocks=e.params["blocks"])
         certain = certain and not e.params["launch"].predicate
         if e.params["blocks"]:
-            if isinstance(parts.blocks, np.ndarray) and parts.blocks.ndim == 0 and int(parts.blocks) <= _MOST:
+            if isinstance(parts.blocks, np.ndarray) and parts.blocks.ndim == 0 and int(parts.blocks) <= MOST:
                 count = int(parts.blocks)
+            elif not self.inner:
+                count, certain = _FEW, False
+                self.endless.add(depth)
             self.env.pop(invars[0], None)
             if count is not None:
                 self.env[invars[0]] = self._axis(range(count))
@@ -291,25 +323,12 @@ class _Walk:
     def _leave(self, depth: int) -> None:
         """Back to the grid around a loop: what was computed on its axis is no longer of use."""
         if len(self.extents) > depth:
-            del self.extents[depth:]
+            del self.extents[depth:], self.loops[depth:]
+            self.endless = {axis for axis in self.endless if axis < depth}
             stale = [v for v, x in self.env.items() if isinstance(x, np.ndarray) and x.ndim > depth]
             stale += [v for v, x in self.env.items() if isinstance(x, Window) and any(s is not None and s.ndim > depth for s in x.starts)]
             for v in stale:
                 del self.env[v]
-
-
-def _covers(shape: Sequence[int], starts: Sequence[np.ndarray], sizes: Sequence[int]) -> bool:
-    """Whether boxes of one size, at these places, are all of a shape."""
-    if any(n == 0 or d % n for d, n in zip(shape, sizes, strict=True)):
-        return False
-    if any(np.any(s % n) or np.any(s < 0) or np.any(s + n > d) for s, n, d in zip(starts, sizes, shape, strict=True)):
-        return False
-    places, step = np.zeros((), np.int64), 1
-    for s, n, d in zip(reversed(starts), reversed(sizes), reversed(shape), strict=True):
-        places, step = places + s // n * step, step * (d // n)
-        if places.size > _MOST:
-            return False
-    return np.unique(places).size == step
 
 
 def facts(orchestration: Jaxpr, kernels: Mapping[str, Jaxpr]) -> Facts:
@@ -318,12 +337,14 @@ def facts(orchestration: Jaxpr, kernels: Mapping[str, Jaxpr]) -> Facts:
     for v in orchestration.invars:
         if isinstance(v.aval, RefAval):
             walk.env[v] = Window.whole(v)
+            walk.outer.add(v)
     walk.block(orchestration, True)
     full = set()
     for v, boxes in walk.written.items():
         shape = v.aval.shape
-        if all(isinstance(d, int) for d in shape) and any(_covers(shape, b.starts, b.sizes) for b in boxes):  # type: ignore[arg-type]
+        if all(isinstance(d, int) for d in shape) and any(covers(shape, b.starts, b.sizes) for b in boxes):  # type: ignore[arg-type]
             full.add(v)
     parameters = {v for v in orchestration.invars if isinstance(v.aval, RefAval)}
     read = parameters if walk.lost else parameters & walk.read
-    return Facts(frozenset(full), frozenset(read), frozenset(walk.seen - walk.outside), walk.independent, walk.steady)
+    fresh = frozenset() if walk.lost else frozenset(walk.outer - parameters - walk.read)
+    return Facts(frozenset(full), frozenset(read), fresh, frozenset(walk.seen - walk.outside), walk.independent, walk.steady)

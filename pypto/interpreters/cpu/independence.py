@@ -22,6 +22,7 @@ class Access:
       starts, sizes: per axis of the buffer, offsets on the grid and extents; None where they are not known.
       load: the load it is, if that is one from all of a buffer.
       extents: of the grid.
+      endless: axes of the grid whose extent is known at run time only: the grid has a few of their turns, of which all others follow.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class Access:
     sizes: tuple[int | None, ...]
     load: Eqn | None = None
     extents: tuple[int, ...] = ()
+    endless: frozenset[int] = frozenset()
 
 
 def steady(accesses: Sequence[Access], own: frozenset[Var]) -> tuple[Access, ...]:
@@ -70,7 +72,7 @@ def _hulls(accesses: Sequence[Access], axis: int, count: int) -> tuple[np.ndarra
         if any(s is not None and s.size == 0 for s in a.starts):
             continue  # inside a loop without turns: it never happens
         for i, (start, size) in enumerate(zip(a.starts, a.sizes, strict=True)):
-            if start is None or size is None:
+            if start is None or size is None or any(moves(start, e) for e in a.endless if e > axis):
                 low[i], high[i] = -_FAR, _FAR
                 continue
             here = start.ndim - 1 - axis
@@ -78,6 +80,11 @@ def _hulls(accesses: Sequence[Access], axis: int, count: int) -> tuple[np.ndarra
             low[i] = np.minimum(low[i], start.min(axis=others))
             high[i] = np.maximum(high[i], start.max(axis=others) + size)
     return low, high
+
+
+def moves(start: np.ndarray, axis: int) -> bool:
+    """Whether an offset varies along an axis of the grid."""
+    return start.ndim > axis and start.shape[start.ndim - 1 - axis] > 1
 
 
 def _apart(low: np.ndarray, high: np.ndarray) -> bool:

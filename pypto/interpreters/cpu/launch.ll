@@ -16,6 +16,19 @@ declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 define ptr @pypto_new(ptr %heap, i64 %size) {
   %n = add i64 %size, 64
   %p = call ptr @calloc(i64 1, i64 %n)
+  %data = call ptr @listed(ptr %heap, ptr %p)
+  ret ptr %data
+}
+
+; The same for what is written before it is read: nobody sees what was there before.
+define ptr @pypto_raw(ptr %heap, i64 %size) {
+  %n = add i64 %size, 64
+  %p = call ptr @malloc(i64 %n)
+  %data = call ptr @listed(ptr %heap, ptr %p)
+  ret ptr %data
+}
+
+define internal ptr @listed(ptr %heap, ptr %p) {
   %none = icmp eq ptr %p, null
   br i1 %none, label %fail, label %ok
 fail:

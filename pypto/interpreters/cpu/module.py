@@ -26,6 +26,7 @@ from pypto.interpreters.cpu.writer import Writer
 
 _RUNTIME = """
 declare ptr @pypto_new(ptr, i64)
+declare ptr @pypto_raw(ptr, i64)
 declare void @pypto_free(ptr, ptr)
 declare i64 @pypto_parallel(ptr, ptr, i64, i64, i64, ptr, ptr, i64)
 declare i64 @pypto_turn(ptr)

@@ -32,7 +32,7 @@ import numpy as np
 NUMBERS = 48
 """How many numbers a failing check records at most."""
 
-_FOR_PROGRAMS = ("pypto_new", "pypto_free", "pypto_parallel", "pypto_turn", "pypto_poll", "pypto_barrier", "pypto_phases")
+_FOR_PROGRAMS = ("pypto_new", "pypto_raw", "pypto_free", "pypto_parallel", "pypto_turn", "pypto_poll", "pypto_barrier", "pypto_phases")
 _OF_PYTHON = (
     "PyEval_SaveThread",
     "PyEval_RestoreThread",

@@ -5,7 +5,6 @@
 ; %block, 16 words each: 0 where its stack was left; 1 its status; 2 whether it has ended; 3 the barrier it waits at; 4 whether it asks
 ; for signals to be looked at, 5 the answer; 6 its on-chip memory; 7 its index; 8 the state of the launch; 9 what to free.
 
-declare ptr @malloc(i64)
 
 ; Go on with another stack: what a function has to keep is put on this one, whose place is noted, and taken from the other.
 define internal void @switch(ptr %save, ptr %to) naked noinline nounwind {

@@ -32,6 +32,7 @@
 @numbers = internal global [48 x i64] zeroinitializer
 
 declare ptr @calloc(i64, i64)
+declare ptr @malloc(i64)
 declare void @free(ptr)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
