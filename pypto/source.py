@@ -20,8 +20,6 @@ _WITH = contextlib.__file__
 """The frame that runs the first half of a generator in a `with` statement: nobody's own code."""
 
 T = TypeVar("T")
-Span = tuple[int, int, int, int]
-"""First line, last line (both 1-based), first column, end column (both 0-based, in characters)."""
 
 
 def of_code(find: Callable[[CodeType], T]) -> Callable[[CodeType], T]:

@@ -1,6 +1,7 @@
 """`pypto.jit`: what it traces again, what it keeps, what it says about it; and the reported faults C35-C37, C67-C73."""
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -182,3 +183,38 @@ def test_a_kernel_is_still_a_kernel_where_nothing_is_traced():
 
     x = np.ones((2, 8), np.float32)
     assert np.array_equal(double(x), x + x)
+
+
+def test_a_number_beyond_fp32_is_infinite_without_a_warning():
+    assert float(pypto.jit(lambda x: x * 2.0)(1e300)) == np.inf  # warnings are errors here
+
+
+def test_the_report_has_the_reasons_of_each_program():
+    f = pypto.jit(lambda x: x * 2.0)
+    f(X), f(X[:1])
+    first, second = pypto.explain_cache(f).programs
+    assert first.reasons == () and "f32[1,3]" in second.reasons[0] and "the first call" in str(pypto.explain_cache(f))
+
+
+def peak_of(f, x):
+    tracemalloc.start()
+    try:
+        f(x)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_memory_of_a_donated_array_is_free_after_its_last_use():
+    double = lambda x: ((x + x) * 0.5 + 1.0) * 0.25  # noqa: E731 - one expression
+    kept, given = pypto.jit(double), pypto.jit(double, donate_argnums=0)
+    wide = np.zeros((256, 256), np.float32)
+    kept(wide), given(wide)
+    live = peak_of(lambda _: kept(pypto.Array(wide)), None), peak_of(lambda _: given(pypto.Array(wide)), None)
+    assert live[1] <= live[0] - 0.9 * wide.nbytes
+
+
+def test_a_numpy_array_is_not_given_away():
+    x = X.copy()
+    pypto.jit(lambda v: v + 1.0, donate_argnums=0)(x)
+    assert np.array_equal(x, X)

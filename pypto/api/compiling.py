@@ -18,6 +18,7 @@ from pypto.api.inspecting import ShapeDtypeStruct
 from pypto.core.array import Array, to_numpy
 from pypto.core.avals import ArrayAval, Aval, ScalarAval
 from pypto.core.ir import Jaxpr
+from pypto.core.reports import CacheReport, Retrace
 from pypto.core.trace import EVAL, Tracer, aval_of, current_trace, ended, tracing
 from pypto.errors import CallError
 from pypto.interpreters.batching import named_axes
@@ -61,18 +62,6 @@ class _Call:
     donated: list[bool]
 
 
-@dataclass(frozen=True)
-class CacheReport:
-    """Why a function was traced as often as it was: a reason for each time."""
-
-    name: str
-    reasons: tuple[str, ...]
-
-    def __str__(self) -> str:
-        head = f"{self.name}: traced {len(self.reasons)} times"
-        return "\n".join([head, *(f"  {i}. {why}" for i, why in enumerate(self.reasons, 1))])
-
-
 class Jitted:
     """A function that runs as a program. It is called like the function and gives the same bits."""
 
@@ -85,7 +74,7 @@ class Jitted:
         self._guard = captures.Guard(fun) if isinstance(fun, FunctionType) else None
         self._arrays: dict[int, tuple[Any, int]] = {}
         self._programs: OrderedDict[_Key, _Program] = OrderedDict()
-        self._history: list[str] = []
+        self._history: list[tuple[str, ...]] = []
         functools.update_wrapper(self, fun, updated=())
 
     def __repr__(self) -> str:
@@ -127,15 +116,18 @@ class Jitted:
         avals = [_type_of(x) for x in flat.leaves]
         leaves = tuple(_leaf_key(x, a) for x, a in zip(flat.leaves, avals, strict=True))
         outside = self._guard.snapshot() if self._guard is not None else freezer.key(self.fun)
-        owned = [self._is(self.donated, i, len(args)) for i in range(len(args)) if not static[i]]
-        donated = [
-            d for d, a in zip(owned, [a for a, s in zip(args, static, strict=True) if not s], strict=True) for _ in tree.flatten(a)[0]
-        ]
-        donated += [k in self.donated for k in sorted(moving) for _ in tree.flatten(moving[k])[0]]
+        donated = self._given_away(args, static, moving) if self.donated else [False] * len(flat.leaves)
         defaults = tuple((name, freezer.key(value)) for name, value in _defaults(self.fun))
         axes = () if current_trace() is EVAL else tuple(named_axes(current_trace()).items())
         key = _Key(flat.inputs, leaves, keys, defaults, outside, platform_of(config.current().platform), axes)
         return _Call(flat, key, avals, donated)
+
+    def _given_away(self, args: Sequence[Any], static: Sequence[bool], moving: dict[str, Any]) -> list[bool]:
+        """Of each leaf, whether its array is given away."""
+        owned = [self._is(self.donated, i, len(args)) for i in range(len(args)) if not static[i]]
+        dynamic = [a for a, s in zip(args, static, strict=True) if not s]
+        donated = [d for d, a in zip(owned, dynamic, strict=True) for _ in tree.flatten(a)[0]]
+        return donated + [k in self.donated for k in sorted(moving) for _ in tree.flatten(moving[k])[0]]
 
     @staticmethod
     def _is(chosen: frozenset[int | str], i: int, count: int) -> bool:
@@ -206,17 +198,16 @@ class Jitted:
 
     def cache_report(self) -> CacheReport:
         """What `pypto.explain_cache` gives."""
-        return CacheReport(name_of(self.fun), tuple(self._history))
+        return CacheReport(name_of(self.fun), tuple(map(Retrace, self._history)))
 
     def explain(self) -> str:
         """Why each program was traced: the first time, or what was different from the one before that is most like it."""
-        return "\n".join(f"{i}. {why}" for i, why in enumerate(self._history, 1))
+        first = f"`{name_of(self.fun)}` is called for the first time"
+        return "\n".join(f"{i}. {'; '.join(why) or first}" for i, why in enumerate(self._history, 1))
 
-    def _why(self, call: _Call) -> str:
-        if not self._programs:
-            return f"`{name_of(self.fun)}` is called for the first time"
-        reasons = [self._differences(old, call) for old in self._programs]
-        return "; ".join(min(reasons, key=len))
+    def _why(self, call: _Call) -> tuple[str, ...]:
+        """What is new about a call: against the program that is most like it; nothing if it is the first."""
+        return min((tuple(self._differences(old, call)) for old in self._programs), key=len, default=())
 
     def _differences(self, old: _Key, call: _Call) -> list[str]:
         new = call.key
@@ -285,9 +276,15 @@ def _type_of(x: Any) -> Aval | None:
     if isinstance(x, ShapeDtypeStruct):
         return ArrayAval(x.shape, x.dtype)
     aval = aval_of(x)
-    if isinstance(x, float) and math.isfinite(x) and float(np.float32(x)) != x:
+    if isinstance(x, float) and math.isfinite(x) and not _held(x):
         return None
     return aval if isinstance(aval, ScalarAval) and isinstance(x, NUMBERS) else ArrayAval(aval.shape, aval.dtype)
+
+
+def _held(x: float) -> bool:
+    """Whether FP32 holds a number as it is."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(x)) == x
 
 
 def _leaf_key(x: Any, aval: Aval | None) -> Hashable:

@@ -59,8 +59,10 @@ def called(fun: Any, i: int) -> str:
 class Flattened:
     """A call whose arguments are taken apart: `leaves` are those of the dynamic ones. Calling it gives the flat results.
 
+    Errors:
+      PL601 for an argument that is no array, PL112 in a kernel.
+
     Attributes:
-      names: a name for each leaf, of the parameter it belongs to, where that is one leaf.
       structure: of what the function returned, once it has been called.
     """
 
@@ -74,18 +76,19 @@ class Flattened:
         self.count = len(args)
         moving = [a for i, a in enumerate(args) if i not in self.fixed]
         self.leaves, self.inputs = tree.flatten((tuple(moving), dict(kwargs)))
-        self.names = self._names(moving, kwargs)
         self.structure: tree.Structure = tree.LEAF
-        for x, owner in zip(self.leaves, self._owners(moving, kwargs), strict=True):
-            check_array(fun, owner, x)
+        for i, x in enumerate(self.leaves):
+            if not is_array(x):
+                raise CallError(
+                    "PL601",
+                    f"{self._owners(moving, kwargs)[i]} of `{name_of(fun)}` is a {type(x).__name__}, which is no array",
+                    fix="static_argnums or static_argnames for jit; otherwise functools.partial",
+                )
 
     def _owners(self, moving: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
         positions = [i for i in range(self.count) if i not in self.fixed]
         owners = [called(self.fun, i) for i, a in zip(positions, moving, strict=True) for _ in tree.flatten(a)[0]]
         return owners + [f"`{k}`" for k in sorted(kwargs) for _ in tree.flatten(kwargs[k])[0]]
-
-    def _names(self, moving: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
-        return ["" for _ in self.leaves]
 
     def __call__(self, *leaves: Any) -> list[Any]:
         args, kwargs = tree.unflatten(self.inputs, leaves)
@@ -144,16 +147,6 @@ def named_after(fun: Callable[..., Any], made: Callable[..., Any]) -> Callable[.
     return named
 
 
-def check_array(fun: Any, what: str, x: Any) -> None:
-    """PL601 for an argument that is no array, PL110 for one of a trace that has ended."""
-    if not is_array(x):
-        raise CallError(
-            "PL601",
-            f"{what} of `{name_of(fun)}` is a {type(x).__name__}, which is no array",
-            fix="static_argnums or static_argnames for jit; otherwise functools.partial",
-        )
-
-
 def check_differentiable(fun: Any, what: str, x: Any) -> None:
     """PL720 for an argument that has no derivative."""
     try:
@@ -176,7 +169,6 @@ __all__ = [
     "NUMBERS",
     "Flattened",
     "called",
-    "check_array",
     "check_differentiable",
     "chosen",
     "is_array",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,16 @@ class ShapeDtypeStruct:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
         object.__setattr__(self, "dtype", dtype_of(self.dtype))
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
 
 
 def _aval(x: Any) -> ArrayAval:
@@ -106,7 +117,7 @@ def traced(
     trace = ClosedTrace(current_trace(), name_of(fun))
     trace.axes = axes
     with tracing(trace):
-        inputs = [trace.new(_aval(x), name) for x, name in zip(flat.leaves, flat.names, strict=True)]
+        inputs = [trace.new(_aval(x)) for x in flat.leaves]
         outs = flat(*inputs)
         jaxpr = trace.open_program(inputs, outs, name_of(fun))
     if trace.captured:

@@ -51,12 +51,16 @@ def vmap(
 
 
 def _axes_of(fun: Any, in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
+    if not (in_axes is None or isinstance(in_axes, int | tuple | list)):
+        raise CallError("PL622", f"in_axes of `{name_of(fun)}` is {in_axes!r}", fix="a number, None, or a tuple with an entry per argument")
     if isinstance(in_axes, tuple | list) and len(in_axes) != len(args):
         raise CallError("PL622", f"in_axes of `{name_of(fun)}` has {len(in_axes)} entries for {len(args)} arguments", fix="one for each")
     each = list(in_axes) if isinstance(in_axes, tuple | list) else [in_axes] * len(args)
     found: list[int | None] = []
     for i, (a, x) in enumerate(zip(each, args, strict=True)):
-        found += tree.prefix_leaves(a, tree.flatten(x)[1], f"in_axes of {called(fun, i)} of `{name_of(fun)}`")
+        structure = tree.flatten(x)[1]
+        alike = a is None or isinstance(a, int)
+        found += [a] * structure.leaves if alike else tree.prefix_leaves(a, structure, f"in_axes of {called(fun, i)} of `{name_of(fun)}`")
     return found + [0 for _ in tree.flatten(dict(kwargs))[0]]
 
 

@@ -134,6 +134,8 @@ class Op:
       index: positions of operands that choose an address: an element nobody wrote may not reach them.
       addresses: how an op that goes through the handle at position 0 finds its elements: `(*arrays, **params) ->` their row-major
         positions in the buffer, -1 for none. What it reads is the result; what it writes is operand 1, in row-major order.
+      by_values: for an op that goes through a buffer at computed places, `(the whole array, operands, **options) -> the result`, or the
+        array afterwards if it writes: that function of values is what is differentiated.
       keep: it stays although nobody uses its results: an effect that is no write to memory.
       mark: it stays, and executors pass over it: what it says is for whoever prints, watches or places the program.
       stays: a tile result is where the first operand is: the same elements looked at or changed in part, in the same memory space.
@@ -174,6 +176,7 @@ class Op:
     faults: Callable[..., Fault | None] | None = None
     index: tuple[int, ...] = ()
     addresses: Callable[..., Any] | None = None
+    by_values: Callable[..., Any] | None = None
     keep: bool = False
     mark: bool = False
     stays: bool = False
@@ -186,7 +189,7 @@ class Op:
     linearize: Any = None
     transpose: Any = field(default_factory=lambda: No("it is not linear: reverse mode goes through the operations of its jvp rule"))
     batching: Any = field(default_factory=lambda: No("nothing is known about its axes"))
-    cpu: Any = field(default_factory=lambda: No("the compiled executor is not built yet"))
+    cpu: Any = field(default_factory=lambda: No("it has no rule for the compiled executor"))
     pto: Native | No = field(default_factory=lambda: No("it has no PTO instruction of its own"))
     exact: Exact | Ulp = field(default_factory=lambda: Exact("movement"))
     golden: str | None = None
@@ -272,8 +275,8 @@ class Op:
         """How the axes of one application may be cut."""
         return self.axes(*avals, **params) if callable(self.axes) else self.axes
 
-    def rule(self, slot: str) -> Callable[..., Any]:
-        """The rule in a slot.
+    def rule(self, slot: str, where: str = "") -> Callable[..., Any]:
+        """The rule in a slot; `where` says in an error which application it is.
 
         Errors:
           PL703 with the reason when there is none.
@@ -281,7 +284,7 @@ class Op:
         value = getattr(self, slot)
         if isinstance(value, No):
             fix = f"write it with operations that have a {slot} rule, or give the function around it one: pypto.custom_vjp"
-            raise NumericsError("PL703", f"{self.name} has no {slot} rule: {value.reason}", fix=fix)
+            raise NumericsError("PL703", f"{self.name}{where} has no {slot} rule: {value.reason}", fix=fix)
         return value
 
 
@@ -294,5 +297,3 @@ def _option(name: str, value: Any) -> Any:
 
 OPS: dict[str, Op] = {}
 """Every op, by name. Filled by the decorators when `pypto.lax` is imported; read-only afterwards."""
-STRUCTURAL = ("loop", "cond", "region", "call", "alloc", "get", "set")
-"""The ops that traces and passes may know by name."""

@@ -148,6 +148,12 @@ def reshaped(x: Any, shape: tuple[int, ...]) -> Any:
     return x if aval_of(x).shape == shape else apply(OPS["reshape"], [x], {"shape": shape})[0]
 
 
+def chosen(mask: Any, x: Any, y: Any) -> Any:
+    """x for the examples where the mask is true, y for the others."""
+    rank = aval_of(x).rank
+    return OPS["select"](reshaped(mask, (*aval_of(mask).static_shape, *(1 for _ in range(rank - 1)))), x, y)
+
+
 def example_shape(x: Any, batched: bool) -> tuple[int, ...]:
     shape = aval_of(x).static_shape
     return shape[1:] if batched else shape

@@ -1,8 +1,8 @@
 """Kernels as functions: a program over buffers becomes one over values, so that it can be differentiated.
 
 Handles become views of values, a store gives the buffer a new value, and loops and branches carry the buffers they write. What a kernel
-does in program order is what is computed here, op by op, with the same bits. Loops run as a `scan`; one whose turns decide the bounds of
-loops inside it, or that carries handles, is unrolled. A partly valid tile is the array of its valid part.
+does in program order is what is computed here, op by op, with the same bits. A loop runs as a `scan`; one whose turns decide the bounds
+of loops inside it, or that carries handles, is unrolled; one whose bounds are data runs as a `while`, which has forward mode only.
 """
 
 from __future__ import annotations
@@ -12,45 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from pypto import dtypes, numerics
+from pypto import dtypes
 from pypto.core.array import Array
-from pypto.core.avals import ArrayAval, Aval, RefAval, TileAval
-from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
-from pypto.core.op import OPS, Pointwise
-from pypto.core.trace import EVAL, Tracer, aval_of, current_trace
-from pypto.errors import NumericsError
+from pypto.core.avals import RefAval
+from pypto.core.ir import Atom, Eqn, Jaxpr, Var
+from pypto.core.op import OPS
+from pypto.core.trace import Tracer, aval_of, current_trace
+from pypto.interpreters.handles import Handles, RunTimeBound, refused
 from pypto.interpreters.partial_eval import joined, trace_flat
-from pypto.interpreters.tangents import apply, operand, plain, results, zeros
-from pypto.interpreters.views import Permuted, Reshaped, View, Window
-from pypto.source import placed
-
-TASKS = ("task_dummy", "task_invalid")
-"""Ops that give ids of tasks, which no value depends on."""
-
-
-class _RunTimeBound(Exception):
-    """A bound or an extent that is known only once a loop around it is unrolled."""
-
-    def __init__(self, eqn: Eqn) -> None:
-        super().__init__()
-        self.eqn = eqn
-
-
-def refused(eqn: Eqn, why: str) -> NumericsError:
-    return NumericsError(
-        "PL703",
-        f"`{eqn.op.name}` cannot be a function of values: {why}",
-        fix="give the kernel a way back: pypto.custom_vjp on a function that calls it",
-        at=eqn.source,
-    )
-
-
-def _switched(test: Any, branches: Sequence[Callable[..., list[Any]]], held: Sequence[Any]) -> list[Any]:
-    """A branch taken when it runs."""
-    name = "turn" if current_trace().name == "turn" else "branch"
-    programs, shared = joined([trace_flat(b, [plain(aval_of(x)) for x in held], name) for b in branches])
-    index = apply(OPS["convert"], [test], {"dtype": dtypes.INT32, "mode": "rint", "overflow": "saturate"})[0]
-    return apply(OPS["switch"], [index, *shared, *held], {"branches": tuple(programs)}) if programs[0].outs else []
+from pypto.interpreters.tangents import apply, plain
+from pypto.interpreters.views import View
 
 
 def discharge(jaxpr: Jaxpr, args: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
@@ -62,244 +33,95 @@ def discharge(jaxpr: Jaxpr, args: Sequence[Any], outputs: Sequence[int]) -> list
     Errors:
       PL703 naming an operation that values cannot do, at its line.
     """
-    run = _Discharge()
+    run = _Discharge(jaxpr.name)
     for v, x in zip(jaxpr.invars, args, strict=True):
         run.env[v] = run.allocate(x) if isinstance(v.aval, RefAval) else x
     try:
         run.block(jaxpr)
-    except _RunTimeBound as found:
+    except RunTimeBound as found:
         raise refused(found.eqn, "an extent or a bound in it is known only when it runs") from None
     views = [run.env[jaxpr.invars[i]] for i in outputs]
     return [run.buffers[v.buffer] for v in views]
 
 
-class _Discharge:
-    """Runs a program over buffers under the current trace, as a program over values."""
+class _Discharge(Handles):
+    """Runs a program over buffers under the current trace, as a program over values.
 
-    def __init__(self, env: dict[Var, Any] | None = None, buffers: dict[int, Any] | None = None) -> None:
-        self.env: dict[Var, Any] = {} if env is None else env
-        self.buffers: dict[int, Any] = {} if buffers is None else buffers
+    Attributes:
+      name: of the kernel.
+      repeated: it runs a turn of a `scan`, whose index is no number: unrolled, bounds that depend on the turn are numbers.
+    """
 
-    # ---- values ----
+    def __init__(self, name: str, env: dict[Var, Any] | None = None, buffers: dict[int, Any] | None = None, repeated: bool = False) -> None:
+        super().__init__(env, buffers)
+        self.name, self.repeated = name, repeated
 
-    def allocate(self, whole: Any) -> View:
-        key = len(self.buffers)
-        self.buffers[key] = whole
-        return View(key, aval_of(whole).static_shape)
+    def _inner(self, written: Sequence[int], values: Sequence[Any], repeated: bool | None = None) -> _Discharge:
+        """A body that begins with these values in the buffers it may write."""
+        buffers = {**self.buffers, **dict(zip(written, values, strict=True))}
+        return _Discharge(self.name, dict(self.env), buffers, self.repeated if repeated is None else repeated)
 
-    def read(self, a: Atom) -> Any:
-        return operand(a) if isinstance(a, Literal) else self.env[a]
-
-    def number(self, a: Any) -> int | None:
-        """An index as a number, where it is one."""
-        x = self.read(a) if isinstance(a, Var | Literal) else a
-        return None if isinstance(x, Tracer) else int(np.asarray(x))
-
-    def place(self, a: Atom) -> Any:
-        """A start of a window: a number where it is one."""
-        known = self.number(a)
-        return self.read(a) if known is None else known
-
-    def compute(self, eqn: Eqn, ins: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-        """The results of an op; of constants at once."""
-        trace = current_trace() if any(isinstance(x, Tracer) for x in ins) else EVAL
-        return results(trace, eqn.op, ins, params)
-
-    # ---- equations ----
-
-    def block(self, jaxpr: Jaxpr) -> list[Any]:
-        for eqn in jaxpr.eqns:
-            with placed(eqn.source):
-                self.equation(eqn)
-        return [self.read(a) for a in jaxpr.outs]
-
-    def equation(self, eqn: Eqn) -> None:
-        handler = getattr(self, f"_{eqn.op.name}", None)
-        if eqn.op.mark or eqn.op.name in TASKS:
-            made: Sequence[Any] = [None for _ in eqn.outs]
-        elif handler is not None:
-            made = handler(eqn)
-        elif any(isinstance(a.aval, RefAval) for a in eqn.ins) or eqn.op.writes:
-            raise refused(eqn, "it goes through a buffer in a way that values cannot follow")
-        else:
-            made = self._op(eqn)
-        self.env.update(zip(eqn.outs, made, strict=True))
-
-    def _op(self, eqn: Eqn) -> Sequence[Any]:
-        """An op on values. Of partly valid tiles these are the valid parts: what ops of one element each, and those that look at the
-        valid part only, take as they are."""
-        partly = [a for a in eqn.ins if isinstance(a.aval, TileAval) and a.aval.valid is not None]
-        avals = [a.aval for a in eqn.ins]
-        if partly and not (isinstance(eqn.op.axes_of(avals, eqn.params), Pointwise) or eqn.op.crops is True):
-            raise refused(eqn, f"{partly[0].aval} is a partly valid tile, and it needs all of it: fill it first with pl.fillpad")
-        params = {k: None if k == "level" else v for k, v in eqn.params.items()}
-        made = self.compute(eqn, [self.read(a) for a in eqn.ins], params)
-        for out, x in zip(eqn.outs, made, strict=True):
-            self._check_shape(eqn, out.aval, x)
-        return made
-
-    @staticmethod
-    def _check_shape(eqn: Eqn, aval: Aval, x: Any) -> None:
-        valid = aval.valid if isinstance(aval, TileAval) and aval.valid is not None else aval.static_shape
-        if None in valid:
-            raise refused(eqn, f"{aval} has a valid part that is known only when it runs")
-        if aval_of(x).shape != tuple(valid):
-            raise refused(eqn, f"its result {aval} has a valid part that values do not follow")
-
-    # ---- buffers and handles ----
-
-    def _alloc(self, eqn: Eqn) -> Sequence[Any]:
-        sizes = iter(eqn.ins)
-        shape = tuple(self._extent(eqn, next(sizes)) if d is None else d for d in eqn.params["shape"])
-        dtype, init = eqn.params["dtype"], eqn.params["init"]
-        whole = zeros(ArrayAval(shape, dtype))
-        if init is not None:
-            whole = apply(OPS["fill"], [Array(init, dtype)], {"shape": shape, "dtype": dtype, "level": None})[0]
-        return [self.allocate(whole)]
-
-    def _extent(self, eqn: Eqn, a: Atom) -> int:
-        known = self.number(a)
-        if known is None:
-            raise _RunTimeBound(eqn)
-        return known
-
-    def _view(self, eqn: Eqn) -> Sequence[Any]:
-        ref, rank = self.read(eqn.ins[0]), len(eqn.params["sizes"])
-        extra = iter(eqn.ins[1 + rank :])
-        sizes = tuple(self._extent(eqn, next(extra)) if n is None else n for n in eqn.params["sizes"])
-        drop = eqn.params["drop"]
-        step = Window(tuple(map(self.place, eqn.ins[1 : 1 + rank])), sizes, drop)
-        return [ref.through(step, [n for i, n in enumerate(sizes) if i not in drop])]
-
-    def _reshape_view(self, eqn: Eqn) -> Sequence[Any]:
-        extra = iter(eqn.ins[1:])
-        shape = tuple(self._extent(eqn, next(extra)) if n is None else n for n in eqn.params["shape"])
-        return [self.read(eqn.ins[0]).through(Reshaped(shape), shape)]
-
-    def _transpose_view(self, eqn: Eqn) -> Sequence[Any]:
-        ref, order = self.read(eqn.ins[0]), eqn.params["permutation"]
-        return [ref.through(Permuted(order), [ref.shape[i] for i in order])]
-
-    def _valid_view(self, eqn: Eqn) -> Sequence[Any]:
-        ref, extra = self.read(eqn.ins[0]), iter(eqn.ins[1:])
-        valid = tuple(self._extent(eqn, next(extra)) if n is None else n for n in eqn.params["known"])
-        if valid != ref.shape:
-            raise refused(eqn, "a buffer that is partly valid is no whole array")
-        return [ref]
-
-    def _get(self, eqn: Eqn) -> Sequence[Any]:
-        source, sizes, drop = self.read(eqn.ins[0]), eqn.params["sizes"], eqn.params["drop"]
-        rank = len(sizes)
-        extra = iter(eqn.ins[1 + rank :])
-        marked = eqn.params["valid"]
-        valid = sizes if marked is None else tuple(self._extent(eqn, next(extra)) if n is None else n for n in marked)
-        whole = self.buffers[source.buffer] if isinstance(source, View) else source
-        window = Window(tuple(map(self.place, eqn.ins[1 : 1 + rank])), tuple(valid), drop)
-        made = window.read(source.read(whole) if isinstance(source, View) else whole)
-        self._check_shape(eqn, eqn.outs[0].aval, made)
-        return [made]
-
-    def _read(self, eqn: Eqn) -> Sequence[Any]:
-        source, *at = eqn.ins
-        held = self.read(source)
-        whole = held.read(self.buffers[held.buffer]) if isinstance(held, View) else held
-        rank = len(at)
-        return [Window(tuple(map(self.place, at)), (1,) * rank, tuple(range(rank))).read(whole)]
-
-    def _set(self, eqn: Eqn) -> Sequence[Any]:
-        self._store(eqn, lambda old, new: new)
-        return []
-
-    def _accumulate(self, eqn: Eqn) -> Sequence[Any]:
-        op = OPS[{"add": "add", "max": "maximum", "min": "minimum"}[eqn.params["combine"]]]
-        self._store(eqn, lambda old, new: apply(op, [old, new], {})[0])
-        return []
-
-    def _store(self, eqn: Eqn, combine: Callable[[Any, Any], Any]) -> None:
-        target, value = self.read(eqn.ins[0]), self.read(eqn.ins[1])
-        if not isinstance(target, View):
-            raise refused(eqn, "it updates a tile in place")
-        sizes, drop = eqn.params["sizes"], eqn.params["drop"]
-        if aval_of(value).rank:
-            kept = iter(aval_of(value).static_shape)
-            sizes, lost = tuple(1 if i in drop else next(kept) for i in range(len(sizes))), drop
-        else:
-            lost = ()
-        window = Window(tuple(map(self.place, eqn.ins[2:])), sizes, lost)
-        whole = self.buffers[target.buffer]
-        shown = target.read(whole)
-        part = combine(window.read(shown), value)
-        self.buffers[target.buffer] = target.written(whole, window.written(shown, part))
-
-    def _copy(self, eqn: Eqn) -> Sequence[Any]:
-        target, source = (self.read(a) for a in eqn.ins)
-        part = source.read(self.buffers[source.buffer])
-        self.buffers[target.buffer] = target.written(self.buffers[target.buffer], part)
-        return []
-
-    def _dim(self, eqn: Eqn) -> Sequence[Any]:
-        return [Array(self.read(eqn.ins[0]).shape[eqn.params["axis"]], dtypes.INDEX)]
-
-    def _valid_extent(self, eqn: Eqn) -> Sequence[Any]:
-        return [Array(aval_of(self.read(eqn.ins[0])).static_shape[eqn.params["axis"]], dtypes.INDEX)]
-
-    def _unset(self, eqn: Eqn) -> Sequence[Any]:
-        aval = eqn.params["aval"]
-        if isinstance(aval, RefAval):
-            return [self.allocate(zeros(ArrayAval(aval.static_shape, aval.dtype)))]
-        return [zeros(plain(aval))]
-
-    # ---- tiles with a valid part ----
-
-    def _set_validshape(self, eqn: Eqn) -> Sequence[Any]:
-        x, extents = self.read(eqn.ins[0]), tuple(self._extent(eqn, a) for a in eqn.ins[1:])
-        if any(n > d for n, d in zip(extents, aval_of(x).static_shape, strict=True)):
-            raise refused(eqn, "what it makes valid was not valid before")
-        return [Window((0,) * len(extents), extents).read(x)]
-
-    def _fillpad(self, eqn: Eqn) -> Sequence[Any]:
-        (x,) = (self.read(a) for a in eqn.ins)
-        shape = eqn.outs[0].aval.static_shape
-        if eqn.params["valid"] is not None:
-            x = Window((0,) * len(shape), eqn.params["valid"]).read(x)
-        if aval_of(x).shape == shape:
-            return [x]
-        dtype = eqn.outs[0].aval.dtype
-        edge = tuple((0, n - d, 0) for n, d in zip(shape, aval_of(x).static_shape, strict=True))
-        value = Array(numerics.round_literal(dtype.pad(eqn.params["pad"]), dtype), dtype)
-        return apply(OPS["pad"], [x, value], {"padding_config": edge})
-
-    _fillpad_expand = _fillpad
-
-    # ---- control ----
+    # ---- tasks ----
 
     def _region(self, eqn: Eqn) -> Sequence[Any]:
-        body, launch = eqn.params["body"], eqn.params["launch"]
+        body, launch = eqn.params["body"].replace(outs=()), eqn.params["launch"]
         parts = launch.divide(eqn.ins, blocks=eqn.params["kind"] == "spmd")
-        if parts.predicate is not None:
-            raise refused(eqn, "whether it runs is known only when it runs")
-        if any(e.op.name == "syncall" for e in body.walk()):
-            raise refused(eqn, "its blocks wait for each other")
-        if parts.blocks is None:
-            self.block(body.replace(outs=()))
+
+        def run(inner: _Discharge) -> list[Any]:
+            inner._blocks(eqn, body, parts.blocks)
+            return []
+
+        if parts.predicate is None:
+            run(self)
         else:
-            self._turns(eqn, body.replace(outs=()), 0, self._extent(eqn, parts.blocks), 1, [])
+            self._either(eqn, self.read(parts.predicate), [lambda inner: [], run], self._written(body))
         return [None for _ in eqn.outs]
 
+    def _blocks(self, eqn: Eqn, body: Jaxpr, blocks: Atom | None) -> None:
+        if blocks is None:
+            self.block(body)
+        elif any(e.op.name == "syncall" for e in body.walk()):
+            self._phases(eqn, body, self._extent(eqn, blocks))
+        else:
+            self._turns(eqn, body, 0, self._extent(eqn, blocks), 1, [])
+
+    def _phases(self, eqn: Eqn, body: Jaxpr, blocks: int) -> None:
+        """Blocks that wait for each other: all of them run up to where they wait, then all of them go on."""
+        phases: list[list[Eqn]] = [[]]
+        for e in body.eqns:
+            if e.op.name == "syncall":
+                phases.append([])
+            elif any(inner.op.name == "syncall" for b in e.bodies() for inner in b.walk()):
+                raise refused(e, "blocks wait for each other inside it; outside loops and branches they may")
+            else:
+                phases[-1].append(e)
+        each = [_Discharge(self.name, dict(self.env), self.buffers, self.repeated) for _ in range(blocks)]
+        for i, block in enumerate(each):
+            block.env.update(zip(body.invars, [Array(i, dtypes.INDEX)], strict=False))
+        for phase in phases:
+            for block in each:
+                block.block(body.replace(eqns=tuple(phase)))
+
+    # ---- loops ----
+
     def _loop(self, eqn: Eqn) -> Sequence[Any]:
-        if eqn.params.get("exits"):
-            raise refused(eqn, "how often it turns is known only when it runs")
         start, stop, step, *inits = eqn.ins
-        first, last, stride = (self._extent(eqn, a) for a in (start, stop, step))
-        return self._turns(eqn, eqn.params["body"], first, last, stride, [self.read(a) for a in inits])
+        carried = [self.read(a) for a in inits]
+        bounds = [self.number(a) for a in (start, stop, step)]
+        first, last, stride = bounds
+        if first is not None and last is not None and stride is not None and not eqn.params.get("exits"):
+            return self._turns(eqn, eqn.params["body"], first, last, stride, carried)
+        if stride is None or self.repeated or any(isinstance(c, View) or c is None for c in carried):
+            raise RunTimeBound(eqn)
+        return self._until(eqn, self.place(start), self.place(stop), stride, carried)
 
     def _turns(self, eqn: Eqn, body: Jaxpr, start: int, stop: int, step: int, carried: list[Any]) -> list[Any]:
         turns = range(start, stop, step)
         if len(turns) > 1 and not any(isinstance(c, View) or c is None for c in carried):
             try:
                 return self._scanned(eqn, body, turns, carried)
-            except _RunTimeBound:
-                pass  # unrolled, every bound inside is a number
+            except RunTimeBound:
+                pass  # unrolled, every bound inside is a number, or data
         for i in turns:
             carried = self._turn(body, Array(i, dtypes.INDEX), carried)
         return carried
@@ -309,25 +131,51 @@ class _Discharge:
         self.env.update(zip(inputs, [i, *carried][: len(inputs)], strict=True))
         return self.block(body)
 
+    def _next(self, eqn: Eqn, body: Jaxpr, step: int, count: int, written: Sequence[int], repeated: bool) -> Callable[..., list[Any]]:
+        """A turn as a function of the index, the carried values and the buffers it may write, which gives the next ones."""
+
+        def turn(i: Any, *values: Any) -> list[Any]:
+            inner = self._inner(written, values[count:], repeated)
+            outs = inner._turn(body, i, values[:count])
+            if any(isinstance(o, View) for o in outs):
+                raise RunTimeBound(eqn)
+            return [i + Array(step, dtypes.INDEX), *outs, *(inner.buffers[key] for key in written)]
+
+        return turn
+
     def _scanned(self, eqn: Eqn, body: Jaxpr, turns: range, carried: list[Any]) -> list[Any]:
         """A loop as one `scan`: it carries its values and the buffers that its turns write."""
         written = self._written(body)
-        count = len(carried)
-
-        def turn(i: Any, *values: Any) -> list[Any]:
-            inner = _Discharge(dict(self.env), {**self.buffers, **dict(zip(written, values[count:], strict=True))})
-            outs = inner._turn(body, i, values[:count])
-            if any(isinstance(o, View) for o in outs):
-                raise _RunTimeBound(eqn)
-            return [i + Array(turns.step, dtypes.INDEX), *outs, *(inner.buffers[key] for key in written)]
-
-        first = Array(turns.start, dtypes.INDEX)
-        starts = [first, *carried, *(self.buffers[key] for key in written)]
+        starts = [Array(turns.start, dtypes.INDEX), *carried, *(self.buffers[key] for key in written)]
+        turn = self._next(eqn, body, turns.step, len(carried), written, True)
         program, captured = trace_flat(turn, [plain(aval_of(x)) for x in starts], "turn")
         options = {"body": program, "length": len(turns), "reverse": False, "consts": len(captured), "carries": len(starts)}
         made = apply(OPS["scan"], [*captured, *starts], options)
+        return self._after(written, made, len(carried))
+
+    def _until(self, eqn: Eqn, start: Any, stop: Any, step: int, carried: list[Any]) -> list[Any]:
+        """A loop that ends when the data say so, as one `while`."""
+        body = eqn.params["body"]
+        written = self._written(body)
+        first = start if isinstance(start, Tracer | Array) else Array(start, dtypes.INDEX)
+        starts = [first, *carried, *(self.buffers[key] for key in written)]
+        avals = [plain(aval_of(x)) for x in starts]
+
+        def goes_on(i: Any, *values: Any) -> list[Any]:
+            ahead = OPS["lt" if step > 0 else "gt"](i, stop)
+            return [OPS["and"](ahead, values[0]) if eqn.params.get("exits") else ahead]
+
+        test, seen = trace_flat(goes_on, avals, "test")
+        program, captured = trace_flat(self._next(eqn, body, step, len(carried), written, False), avals, f"a loop of {self.name}")
+        options = {"test": test, "body": program, "tests": len(seen), "consts": len(captured)}
+        return self._after(written, apply(OPS["while"], [*seen, *captured, *starts], options), len(carried))
+
+    def _after(self, written: Sequence[int], made: Sequence[Any], count: int) -> list[Any]:
+        """What a loop leaves: the buffers it wrote, and its carried values."""
         self.buffers.update(zip(written, made[1 + count :], strict=True))
         return list(made[1 : 1 + count])
+
+    # ---- what a body may write ----
 
     def _written(self, body: Jaxpr) -> list[int]:
         """The buffers outside a body that it may write, in order."""
@@ -354,24 +202,38 @@ class _Discharge:
                     found.add(written)
         return sorted(found)
 
-    def _cond(self, eqn: Eqn) -> Sequence[Any]:
-        test = self.read(eqn.ins[0])
-        branches = (eqn.params["orelse"], eqn.params["then"])
-        if not isinstance(test, Tracer):
-            return self.block(branches[int(bool(np.asarray(test)))])
-        written = sorted({key for b in branches for key in self._written(b)})
+    # ---- branches ----
 
-        def taken(branch: Jaxpr) -> Callable[..., list[Any]]:
+    def _cond(self, eqn: Eqn) -> Sequence[Any]:
+        branches = (eqn.params["orelse"], eqn.params["then"])
+        written = sorted({key for b in branches for key in self._written(b)})
+        return self._either(eqn, self.read(eqn.ins[0]), [lambda inner, b=b: inner.block(b) for b in branches], written)
+
+    def _either(self, eqn: Eqn, test: Any, branches: Sequence[Callable[[_Discharge], list[Any]]], written: Sequence[int]) -> Sequence[Any]:
+        """One of two bodies; the results, and what they wrote is in the buffers."""
+        if not isinstance(test, Tracer):
+            return branches[int(bool(np.asarray(test)))](self)
+
+        def taken(branch: Callable[[_Discharge], list[Any]]) -> Callable[..., list[Any]]:
             def run(*values: Any) -> list[Any]:
-                inner = _Discharge(dict(self.env), {**self.buffers, **dict(zip(written, values, strict=True))})
-                outs = inner.block(branch)
+                inner = self._inner(written, values)
+                outs = branch(inner)
                 if any(isinstance(o, View) for o in outs):
-                    raise _RunTimeBound(eqn)
+                    raise RunTimeBound(eqn)
                 return [*outs, *(inner.buffers[key] for key in written)]
 
             return run
 
         held = [self.buffers[key] for key in written]
         made = _switched(test, [taken(b) for b in branches], held)
-        self.buffers.update(zip(written, made[len(eqn.outs) :], strict=True))
-        return made[: len(eqn.outs)]
+        count = len(made) - len(written)
+        self.buffers.update(zip(written, made[count:], strict=True))
+        return made[:count]
+
+
+def _switched(test: Any, branches: Sequence[Callable[..., list[Any]]], held: Sequence[Any]) -> list[Any]:
+    """A branch taken when it runs."""
+    name = "turn" if current_trace().name == "turn" else "branch"
+    programs, shared = joined([trace_flat(b, [plain(aval_of(x)) for x in held], name) for b in branches])
+    index = apply(OPS["convert"], [test], {"dtype": dtypes.INT32, "mode": "rint", "overflow": "saturate"})[0]
+    return apply(OPS["switch"], [index, *shared, *held], {"branches": tuple(programs)}) if programs[0].outs else []

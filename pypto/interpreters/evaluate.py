@@ -32,13 +32,17 @@ def evaluate(jaxpr: Jaxpr, args: list[Any]) -> list[np.ndarray]:
     """The results of a closed array program. The list of arguments is emptied, so that their memory can be freed as well."""
     env: dict[Any, np.ndarray] = dict(zip(jaxpr.invars, args, strict=True))
     args.clear()
+    with np.errstate(all="ignore"):
+        return _run(jaxpr, env)
+
+
+def _run(jaxpr: Jaxpr, env: dict[Any, np.ndarray]) -> list[np.ndarray]:
     for eqn, dying in zip(jaxpr.eqns, last_uses(jaxpr), strict=True):
         ins = [np.asarray(a.value) if isinstance(a, Literal) else env[a] for a in eqn.ins]
         for v in dying:
             env.pop(v, None)
         try:
-            with np.errstate(all="ignore"):
-                made = eqn.op.meaning(*ins, **eqn.params)
+            made = eqn.op.meaning(*ins, **eqn.params)
         except PyptoError as error:
             raise error.at(eqn.source) from None
         del ins

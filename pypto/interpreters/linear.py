@@ -124,7 +124,9 @@ def backward(program: Jaxpr, residuals: Sequence[Any], cotangents: Sequence[Any]
 
 
 def _transposed(eqn: Eqn, cotangents: list[Any], operands: list[Any]) -> Sequence[Any]:
+    body = eqn.params.get("body")
+    where = f" of `{body.name}`" if isinstance(body, Jaxpr) and body.name else ""
     try:
-        return eqn.op.rule("transpose")(eqn.op, cotangents, operands, eqn.params)
+        return eqn.op.rule("transpose", where)(eqn.op, cotangents, operands, eqn.params)
     except PyptoError as error:
         raise error.at(eqn.source) from None

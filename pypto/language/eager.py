@@ -13,7 +13,7 @@ import numpy as np
 
 from pypto import numerics
 from pypto.core.avals import Aval, TileAval
-from pypto.core.ir import Atom, Eqn, Literal, Var
+from pypto.core.ir import Atom, Eqn, Var
 from pypto.core.op import Op
 from pypto.interpreters.reference import Machine
 from pypto.language.staging import StagingRuntime
@@ -105,9 +105,6 @@ class EagerTrace(PlTrace):
         outs = tuple(Var(a) for a in results)
         self.machine.execute(Eqn(op, tuple(ins), outs, params, user_frame()))
         return outs
-
-    def number_of(self, a: Atom) -> Any:
-        return a.value if isinstance(a, Literal) else self.machine.env[a].data
 
 
 class EagerRuntime(StagingRuntime):

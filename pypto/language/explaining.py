@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pypto import config
 from pypto.captures.freezing import show
 from pypto.core.avals import Aval, RefAval, show_shape
+from pypto.core.reports import CacheReport, Retrace
 from pypto.platform import platform_of
 
 if TYPE_CHECKING:
     from pypto.language.calls import Call
     from pypto.language.kernel import Kernel
-
-
-@dataclass(frozen=True)
-class Retrace:
-    """One program of a kernel. `reasons` say what was new about the call that made it; there are none for the first."""
-
-    reasons: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return ", and ".join(self.reasons) or "the first call"
-
-
-@dataclass(frozen=True)
-class CacheReport:
-    """The programs a kernel has, in the order they were made, each with why.
-
-    Attributes:
-      kernel: its name.
-      programs: one entry per program. A call that found its program leaves none.
-    """
-
-    kernel: str
-    programs: tuple[Retrace, ...]
-
-    def __str__(self) -> str:
-        lines = [f"  {number}. {entry}" for number, entry in enumerate(self.programs, 1)]
-        return "\n".join([f"{self.kernel}: {len(lines)} program{'' if len(lines) == 1 else 's'}", *lines])
 
 
 def explain(kernel: Kernel, call: Call, programs: dict[Any, Any]) -> str:

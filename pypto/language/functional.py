@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,7 @@ class KernelLaunch:
     signature: Signature
     jaxpr: Jaxpr
     _programs: dict[Platform, Program] = field(default_factory=dict)
+    _batched: dict[tuple[int, tuple[bool, ...]], KernelLaunch] = field(default_factory=dict)
 
     def _directions(self) -> list[str]:
         """Of each parameter: in, out or inout."""
@@ -109,6 +111,10 @@ class KernelLaunch:
             return
         Machine(program.bodies, check=check).run(program.orchestration, values)
 
+    @functools.cached_property
+    def _values(self) -> Jaxpr:
+        return promote_cells(self.jaxpr)
+
     # ---- as values, and for all examples -------------------------------------------------------------------------
 
     def values(self) -> tuple[Jaxpr, list[int], list[int], list[Aval]]:
@@ -116,10 +122,16 @@ class KernelLaunch:
         directions = self._directions()
         inputs = [i for i, d in enumerate(directions) if d != OUT]
         outputs = [i for i, d in enumerate(directions) if d in (OUT, INOUT)]
-        return promote_cells(self.jaxpr), inputs, outputs, [ArrayAval(v.aval.static_shape, v.aval.dtype) for v in self.jaxpr.invars]
+        return self._values, inputs, outputs, [ArrayAval(v.aval.static_shape, v.aval.dtype) for v in self.jaxpr.invars]
 
     def batched(self, size: int, which: Sequence[bool]) -> KernelLaunch:
-        """The kernel for a batch: `which` of the operands hold one value per example."""
+        """The kernel for a batch: `which` of the operands hold one value per example. The same one every time."""
+        key = (int(size), tuple(which))
+        if key not in self._batched:
+            self._batched[key] = self._for_examples(*key)
+        return self._batched[key]
+
+    def _for_examples(self, size: int, which: Sequence[bool]) -> KernelLaunch:
         flags, directions = iter(which), self._directions()
         own = [True if d == OUT else next(flags) for d in directions]
         index = Var(scalar(dtypes.INDEX), "example")
@@ -172,6 +184,8 @@ def call_in_program(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any
                 f"`{p.name}` of {kernel.signature.name}() is an output: in an array program nothing is written in place",
                 fix=f"leave `{p.name}` out; the call returns it",
             )
+        if isinstance(p.type, TensorType) and p.type.direction == INOUT and isinstance(x, np.ndarray):
+            x = np.array(x)  # it is an operand: it may be read-only, and stays as it is
         stands.append(_stand_in(x) if isinstance(x, Tracer | Array) else x)
     call = calls.prepare(kernel.signature, stands, kernel.guard.key)
     operands = [_value(x, a) for x, a in zip(given, call.arguments, strict=True) if a.aval is not None and x is not OMITTED]

@@ -13,6 +13,7 @@ from pypto import config
 from pypto.captures.guard import Guard, captures
 from pypto.core.avals import RefAval, ScalarAval
 from pypto.core.ir import Jaxpr, Literal, rename
+from pypto.core.reports import CacheReport
 from pypto.core.trace import EVAL, current_trace, tracing
 from pypto.errors import BodyError, CallError, PyptoDeprecationWarning, PyptoError, warn
 from pypto.interpreters.reference import Machine
@@ -21,7 +22,7 @@ from pypto.language import calls, passing, samples
 from pypto.language.calls import Call, Parameter, Signature
 from pypto.language.declaration import Declaration
 from pypto.language.eager import EagerRuntime, EagerTrace
-from pypto.language.explaining import CacheReport, explain, report
+from pypto.language.explaining import explain, report
 from pypto.language.front import FRONT, Front, configured
 from pypto.language.functional import KernelLaunch, call_in_program
 from pypto.language.launching import MISS, Launches

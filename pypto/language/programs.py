@@ -11,9 +11,9 @@ from typing import Any
 from pypto.captures.freezing import ATOMS, Freezer, difference, only_identity
 from pypto.captures.guard import function_reads
 from pypto.core.ir import Jaxpr
+from pypto.core.reports import CacheReport
 from pypto.errors import BodyError, CallError, MemberError
 from pypto.language.declaration import checked_flag
-from pypto.language.explaining import CacheReport
 from pypto.language.kernel import Kernel
 from pypto.source import user_source
 from pypto.tile import Program

@@ -16,6 +16,7 @@ from pypto.core.avals import TILE, Aval, RefAval, TileAval, Valid
 from pypto.core.op import Fault, Native, No, outside
 from pypto.errors import ShapeError
 from pypto.interpreters.cpu.rules import Tilewise
+from pypto.lax import addressed_values
 from pypto.lax.families import check_accepts
 from pypto.lax.gathering import GATHERED, outside_mask, valid_of
 from pypto.lax.memory import set_, structural, window_text
@@ -98,6 +99,7 @@ def _mgather_faults(mem: np.ndarray, index: np.ndarray, *, coalesce: str, gather
     index=(1,),
     accepts=_LOADED,
     pto=Native("pto.mgather"),
+    by_values=addressed_values.mgather,
 )
 def mgather(mem: Any, index: Any, *, coalesce: str, gather_oob: str, space: Any) -> Any:
     """Load rows, or single elements, of a buffer at the places an index tile names.
@@ -145,6 +147,7 @@ def _mscatter_places(mem: np.ndarray, source: np.ndarray, index: np.ndarray) -> 
     index=(2,),
     accepts=GATHERED,
     pto=Native("pto.mscatter"),
+    by_values=addressed_values.mscatter,
 )
 def mscatter(mem: Any, source: Any, index: Any) -> Any:
     """Store the elements of a tile at the places an index tile names: mem.flat[index[i, j]] = source[i, j].
@@ -179,6 +182,7 @@ def _update_aval(mem: Aval, source: Aval, index: Aval) -> tuple[Aval, ...]:
     index=(2,),
     accepts=SCATTERED,
     pto=No("it is emitted as a loop of row moves"),
+    by_values=addressed_values.scatter_update,
 )
 def scatter_update(mem: Any, source: Any, index: Any) -> Any:
     """Store whole rows: row index[i, j] of a buffer becomes row i*s + j of the source, in that order.
@@ -265,6 +269,7 @@ def _paged_places(
     index=(1, 2),
     accepts=_PAGED,
     pto=No("it is emitted as a loop of row loads"),
+    by_values=addressed_values.paged_gather,
 )
 def paged_gather(
     mem: Any, index: Any, table: Any, *, block_size: int, size: int, rows: int, column: int, trans: bool, level: str, space: Any
@@ -284,8 +289,6 @@ def paged_gather(
 
 
 # ---- atomic updates ----------------------------------------------------------------------------------------------
-
-COMBINES = ("add", "max", "min")
 
 
 def _accumulate_aval(

@@ -13,7 +13,7 @@ from pypto.core.ir import Jaxpr, Var
 from pypto.core.op import OPS, Exact, No, Op, Whole
 from pypto.core.trace import aval_of, current_trace, tracing
 from pypto.interpreters.ad import jvp_jaxpr
-from pypto.interpreters.batching import Batched, batch, batch_jaxpr, repeated, reshaped
+from pypto.interpreters.batching import Batched, batch, batch_jaxpr, chosen, repeated
 from pypto.interpreters.evaluate import evaluate
 from pypto.interpreters.linear import backward, linearize_jaxpr
 from pypto.interpreters.partial_eval import ClosedTrace, replay
@@ -135,14 +135,8 @@ def _batching(op: Op, size: int, operands: Sequence[Any], batched: Sequence[bool
     for i, branch in enumerate(branches):
         outs, own = batch(lambda *xs, branch=branch: replay(branch, xs), size, rest, batched[1:], branch.name)
         outs = [x if b else repeated(x, size) for x, b in zip(outs, own, strict=True)]
-        results = outs if not i else [_where(OPS["eq"](at, i), new, old) for new, old in zip(outs, results, strict=True)]
+        results = outs if not i else [chosen(OPS["eq"](at, i), new, old) for new, old in zip(outs, results, strict=True)]
     return results, [True] * len(results)
-
-
-def _where(mask: Any, x: Any, y: Any) -> Any:
-    """x for the examples where the mask is true, y for the others."""
-    rank = aval_of(x).rank
-    return OPS["select"](reshaped(mask, (*aval_of(mask).static_shape, *(1 for _ in range(rank - 1)))), x, y)
 
 
 @computed(
@@ -163,6 +157,6 @@ def switch_(index: Any, *operands: Any, branches: tuple[Jaxpr, ...]) -> Any:
 
     An index outside 0..n-1 takes the first or the last one.
     """
-    chosen = branches[min(max(int(index), 0), len(branches) - 1)]
-    results = tuple(np.array(x) for x in evaluate(chosen, list(operands)))
+    taken = branches[min(max(int(index), 0), len(branches) - 1)]
+    results = tuple(np.array(x) for x in evaluate(taken, list(operands)))
     return results[0] if len(results) == 1 else results

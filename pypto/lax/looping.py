@@ -13,7 +13,7 @@ from pypto.core.ir import Jaxpr
 from pypto.core.op import OPS, Exact, No, Op, Whole
 from pypto.core.trace import aval_of, current_trace, tracing
 from pypto.interpreters.ad import jvp_jaxpr
-from pypto.interpreters.batching import Batched, batch_jaxpr, repeated, reshaped
+from pypto.interpreters.batching import Batched, batch_jaxpr, chosen, repeated
 from pypto.interpreters.evaluate import evaluate
 from pypto.interpreters.partial_eval import ClosedTrace, replay
 from pypto.interpreters.rules import Pair
@@ -108,14 +108,10 @@ def _batching(op: Op, size: int, operands: Sequence[Any], batched: Sequence[bool
         carried = [step.new(plain(aval_of(x))) for x in given]
         goes_on = replay(test, [*seen, *carried])[0]
         new = replay(body, [*fixed, *carried])
-        kept = [_where(goes_on, a, b) for a, b in zip(new, carried, strict=True)]
+        kept = [chosen(goes_on, a, b) for a, b in zip(new, carried, strict=True)]
         stepped = step.closed([*seen, *fixed, *carried], kept, body.name)
     options = {"test": tested, "body": stepped, "tests": len(test_consts), "consts": len(test_consts) + len(consts)}
     return apply(op, [*test_consts, *test_consts, *consts, *given], options), own
-
-
-def _where(mask: Any, x: Any, y: Any) -> Any:
-    return OPS["select"](reshaped(mask, (*aval_of(mask).static_shape, *(1 for _ in range(aval_of(x).rank - 1)))), x, y)
 
 
 @computed(

@@ -104,18 +104,29 @@ def _dummy_aval(*deps: Aval) -> Aval:
     refs=tuple(range(64)),
     keep=True,
     pto=No("the orchestration submits it"),
+    source=lambda e, name: f"pl.system.task_dummy(deps=[{', '.join(map(name, e.ins))}])",
     show=lambda e, name: f"task_dummy(deps=[{', '.join(map(name, e.ins))}])",
 )
 def task_dummy(*deps: Any) -> Any:
     """A task without work: finished when all of `deps` are. Its id stands for all of them."""
 
 
-@structural(abstract=lambda: scalar(dtypes.TASK_ID), pto=No("the orchestration's own value"), show=lambda e, name: "task_invalid()")
+@structural(
+    abstract=lambda: scalar(dtypes.TASK_ID),
+    pto=No("the orchestration's own value"),
+    source="pl.system.task_invalid",
+    show=lambda e, name: "task_invalid()",
+)
 def task_invalid() -> Any:
     """The id of no task; waiting for it waits for nothing."""
 
 
-@structural(abstract=lambda task: scalar(dtypes.BOOL), unit="scalar", pto=No("the orchestration's own value"))
+@structural(
+    abstract=lambda task: scalar(dtypes.BOOL),
+    unit="scalar",
+    pto=No("the orchestration's own value"),
+    source="pl.system.task_is_valid",
+)
 def task_is_valid(task: Any) -> Any:
     """Whether an id names a task: BOOL."""
 
@@ -174,6 +185,12 @@ def cacheinvalid(*refs: Any) -> Any:
     """
 
 
+def _barrier_text(e: Any, name: Namer) -> str:
+    p = e.params
+    given = [f"core_type={p['core_type']!r}", f"mode={p['mode']!r}"]
+    return f"pl.system.syncall({', '.join([*given, *(f'{k}={name(a)}' for k, a in zip(p['given'], e.ins, strict=True))])})"
+
+
 def _show_barrier(e: Any, name: Namer) -> str:
     p = e.params
     operands = [f"{k}={name(a)}" for k, a in zip(p["given"], e.ins, strict=True)]
@@ -186,6 +203,7 @@ def _show_barrier(e: Any, name: Namer) -> str:
     refs=(0, 1),
     keep=True,
     pto=Native("pto.syncall"),
+    source=_barrier_text,
     show=_show_barrier,
 )
 def syncall(*operands: Any, core_type: str, mode: str, given: tuple[str, ...]) -> Any:

@@ -48,19 +48,20 @@ def elementwise(function: Callable[..., Array], *arrays: Array) -> Array:
     Errors:
       PL302 for mixed dtypes.
     """
-    dtypes = [dtype_of(array) for array in arrays]
-    if any(dtype is not dtypes[0] for dtype in dtypes):
-        names = ", ".join(dtype.name for dtype in dtypes)
+    stored = arrays[0].dtype
+    if any(array.dtype is not stored and array.dtype != stored for array in arrays):
+        names = ", ".join(dtype_of(array).name for array in arrays)
         raise ShapeError("PL302", f"operands are {names}", fix="cast them to one dtype")
+    dtype = dtype_of(stored)
     with np.errstate(all="ignore"):
-        if dtypes[0].is_integer and dtypes[0].bits < 8:
+        if dtype.is_integer and dtype.bits < 8:
             # ml_dtypes' 4-bit integers follow no rule of overflow: compute wide, keep the low bits.
             wide = np.asarray(function(*(array.astype(np.int16) for array in arrays)))
-            return convert(wide, INT16, dtypes[0], "trunc", "wrap") if wide.dtype == np.int16 else wide
-        if not dtypes[0].is_float or dtypes[0] is FP32:
+            return convert(wide, INT16, dtype, "trunc", "wrap") if wide.dtype == np.int16 else wide
+        if not dtype.is_float or dtype is FP32:
             return np.asarray(function(*arrays))
         wide = np.asarray(function(*(array.astype(np.float32) for array in arrays)))
-    return convert(wide, FP32, dtypes[0], "rint", "ieee") if wide.dtype == np.float32 else wide
+    return convert(wide, FP32, dtype, "rint", "ieee") if wide.dtype == np.float32 else wide
 
 
 def _widened(function: Callable[..., Array]) -> Callable[..., Array]:

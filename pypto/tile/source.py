@@ -329,21 +329,6 @@ class _Source:
         call = f"pl.{'spmd_submit' if p['blocks'] else 'submit'}({', '.join(given)})"
         return self._line(e, depth, f"{self.define(e.outs[0])} = {call}" if e.outs else call)
 
-    def _task_dummy(self, e: Eqn, depth: int) -> list[str]:
-        return self._assign(e, depth, f"pl.system.task_dummy(deps={self.listed(e.ins)})")
-
-    def _task_invalid(self, e: Eqn, depth: int) -> list[str]:
-        return self._assign(e, depth, "pl.system.task_invalid()")
-
-    def _task_is_valid(self, e: Eqn, depth: int) -> list[str]:
-        return self._assign(e, depth, f"pl.system.task_is_valid({self.name(e.ins[0])})")
-
-    def _syncall(self, e: Eqn, depth: int) -> list[str]:
-        p = e.params
-        given = [f"core_type={p['core_type']!r}", f"mode={p['mode']!r}"]
-        given += [f"{k}={self.name(a)}" for k, a in zip(p["given"], e.ins, strict=True)]
-        return self._line(e, depth, f"pl.system.syncall({', '.join(given)})")
-
 
 def _signature(pad: str, name: str, parameters: list[str]) -> list[str]:
     """A `def` line, or one line per parameter where that is too long."""

@@ -18,7 +18,6 @@ from pypto.source import Frame, Source
 from pypto.tile.options import split_of
 from pypto.tile.passes.spaces import Spaces, stores
 
-CUBE_SIDE = (Space.MAT, Space.LEFT, Space.RIGHT, Space.ACC, Space.BIAS, Space.LEFT_SCALE, Space.RIGHT_SCALE)
 At = Frame | Source | None
 
 
