@@ -25,6 +25,7 @@ from pypto.errors import PyptoError
 from pypto.interpreters.cpu.launch import Compiled, compile_program
 from tests.executors import difference
 from tests.op_kernels import op_kernel
+from tests.sort_kernels import sort_kernel
 from tests.tile_nests import tile_kernel
 
 TARGETS: dict[str, Any] = {
@@ -34,7 +35,7 @@ TARGETS: dict[str, Any] = {
 }
 """CPUs that code is written for; all of it runs here."""
 
-GENERATORS: dict[str, Callable[[int], str]] = {"ops": op_kernel, "nests": tile_kernel}
+GENERATORS: dict[str, Callable[[int], str]] = {"ops": op_kernel, "nests": tile_kernel, "sorts": sort_kernel}
 _SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 65504.0, 3e38)
 
 

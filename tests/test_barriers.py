@@ -127,6 +127,12 @@ def test_any_number_of_blocks_may_wait_for_each_other(n: int) -> None:
     same_everywhere(many_blocks, x, n, np.zeros_like(x), want=[x * 0.5 * 3 * n], eager=False)
 
 
+def test_more_blocks_than_there_is_memory_for_cannot_wait_for_each_other() -> None:
+    with pypto.override(check=False, executor="cpu"), pytest.raises(MemoryError) as caught:
+        many_blocks(np.ones((1, 64), np.float32), 2**31 - 1, np.zeros((1, 64), np.float32))
+    assert isinstance(caught.value, PyptoError) and caught.value.code == "PL407"
+
+
 def test_barriers_are_compiled() -> None:
     for kernel in (phases, rounds, shared_test, exchanges, products, many_blocks):
         assert kernel.lower().compiled.executor == "cpu", kernel.lower().compiled.reason

@@ -4,6 +4,7 @@ import pytest
 
 from tests.fuzz import TARGETS, shrunk, unwrapped, verdict, without
 from tests.op_kernels import op_kernel
+from tests.sort_kernels import sort_kernel
 from tests.tile_nests import tile_kernel
 
 pytestmark = pytest.mark.filterwarnings("ignore::pypto.errors.PyptoWarning")
@@ -22,11 +23,17 @@ def test_a_random_nest_of_tiles_and_names_has_the_bits_of_the_reference(seed, tm
     assert verdict(tile_kernel(seed), seed, ["this CPU"], tmp_path) == ""
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_what_a_random_kernel_reads_of_sorted_rows_is_what_the_reference_sorts(seed, tmp_path):
+    assert verdict(sort_kernel(seed), seed, list(TARGETS), tmp_path) == ""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, 1100))
 def test_more_random_kernels_have_the_bits_of_the_reference(seed, tmp_path):
     assert verdict(op_kernel(seed), seed, list(TARGETS), tmp_path) == ""
     assert verdict(tile_kernel(seed), seed, ["this CPU"], tmp_path) == ""
+    assert verdict(sort_kernel(seed), seed, list(TARGETS), tmp_path) == ""
 
 
 def test_a_kernel_is_shrunk_to_the_lines_that_matter():

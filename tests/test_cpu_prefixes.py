@@ -291,6 +291,21 @@ def test_rows_with_and_without_rising_indices_share_a_kernel(n, target):
     same_bits(rows, hard_rows(n, np.float16), index, np.zeros((ROWS, 2 * n), np.float16), targets=[target])
 
 
+def test_a_merge_that_is_made_twice_reads_whole_runs():
+    @pl.jit
+    def twice(x: pl.Tensor[[1, 2048], pl.FP32], i: pl.Tensor[[1, 2048], pl.UINT32], out: pl.Out[pl.Tensor[[1, 40], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            s = pl.mrgsort(pl.mrgsort(pl.sort32(x[:, :], i[:, :]), block_len=64), block_len=256)
+            s = pl.mrgsort(pl.mrgsort(s, block_len=256), block_len=1024)
+            out[:, :] = s[:, 0:40]
+
+    order = np.random.default_rng(4).permutation(2048).astype(np.uint32)[None]
+    # of a merge that made too little, memory nobody has written follows: zeros, which are larger than everything here
+    below = np.random.default_rng(5).uniform(-2, -1, (1, 2048)).astype(np.float32)
+    for row in (below, *(r[None] for r in hard_rows(2048)[:6])):
+        same_bits(twice, row, order, np.zeros((1, 40), np.float32))
+
+
 def test_a_store_behind_the_sort_does_not_change_what_was_sorted():
     @pl.jit
     def stores(x: pl.InOut[pl.Tensor[[1, 128], pl.FP32]], out: pl.Out[pl.Tensor[[1, 16], pl.FP32]]):

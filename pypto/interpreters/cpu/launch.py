@@ -81,7 +81,11 @@ class Compiled:
         record, numbers = (ctypes.c_uint64 * max(1, len(slots)))(*slots), (ctypes.c_int64 * NUMBERS)()
         status = self._native.run(self.main, record, numbers, self.room, threads, self.cost)
         if status == OUT_OF_MEMORY:
-            raise OutOfMemoryError("PL407", f"no memory for the {self.room} bytes of a thread's tiles", fix=_FREE)
+            raise OutOfMemoryError(
+                "PL407",
+                f"no memory for the tiles of the threads, or of the blocks that wait for each other: {self.room:,} bytes each",
+                fix=_FREE,
+            )
         if status:
             self._raise(self.sites[status - 1], list(numbers), again)
 

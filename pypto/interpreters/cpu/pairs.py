@@ -78,7 +78,8 @@ def _sort32(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         places = [*(aside[i % 2].pointer for i in range(len(merges))), target]
         runs.sort(start, n, places[0])
         for i, (before, after) in enumerate(pairwise(places)):
-            merge_runs(w, size, before, after, n, RUN * 4**i, taken.pointer, _few(w, (merges or [eqn])[-1], 8 * RUN * 4**i))
+            assert chosen is not None  # of a run that has been merged more often, no more is read than of the last one
+            merge_runs(w, size, before, after, n, RUN * 4**i, taken.pointer, chosen.few)
 
     def visit(spot: Spot) -> None:
         start = spot.offset(_row_major(x))

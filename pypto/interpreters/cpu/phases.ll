@@ -90,7 +90,10 @@ entry:
   store ptr %err, ptr %p3, align 8
   %here = getelementptr i64, ptr %err, i64 55
   %none = icmp slt i64 %count, 1
-  br i1 %none, label %nothing, label %table
+  br i1 %none, label %nothing, label %few
+few:
+  %many = icmp sgt i64 %count, 65536               ; stacks of more are gigabytes
+  br i1 %many, label %poor, label %table
 nothing:
   ret i64 0
 table:
