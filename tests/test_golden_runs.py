@@ -330,7 +330,7 @@ def test_the_peak_of_the_golden_is_reported():  # C92
 @pytest.mark.parametrize(
     "option",
     [{"golden": lambda x, s: x}, {"golden_fn": lambda t: t}, {"compare": ratio_allclose()}, {"seed": 3}, {"test_name": "t"}],
-    ids=str,
+    ids="-".join,
 )
 def test_what_needs_specs_is_refused_with_tensors(option):
     out = sevens(8, 16)
