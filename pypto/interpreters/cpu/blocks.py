@@ -17,7 +17,7 @@ from pypto.interpreters.cpu.memory import filled
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.tasks import some_task
 from pypto.interpreters.cpu.text import Int
-from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Tile, Value, is_dense
+from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Tile, Value, is_dense, lies_at
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
@@ -237,7 +237,7 @@ def _store_carries(
         if isinstance(carry, TileCarry):
             assert isinstance(out, Tile)
             carry.save_valid(out)
-            if out.memory is None or out.memory.pointer != carry.place.pointer:
+            if not lies_at(out, carry.place):
                 pending.append((carry, out))
             continue
         if layout is not None:
@@ -268,8 +268,8 @@ def write_all(w: Writer, pending: list[tuple[TileCarry, Tile]]) -> None:
             continue
         carry, out = pending.pop(ready)
         if isinstance(out.source, Memory):
-            if out.source.pointer != carry.place.pointer:
-                w.move(out, carry.place)
+            if not lies_at(out, carry.place):  # it may be the same elements in another order
+                w.move(Tile(out.dtype, out.shape, out.valid, _saved(w, out)) if _reads(out, carry.place) else out, carry.place)
         else:
             w.materialise(out, carry.place)
 
@@ -333,7 +333,7 @@ def _arm(w: Writer, body: Jaxpr, carries: Sequence[Carry | TileCarry]) -> list[L
         if isinstance(carry, TileCarry):
             assert isinstance(out, Tile)
             carry.save_valid(out)
-            if out.memory is None or out.memory.pointer != carry.place.pointer:
+            if not lies_at(out, carry.place):
                 pending.append((carry, out))
             layouts.append(None)
         else:

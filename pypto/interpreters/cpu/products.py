@@ -17,7 +17,7 @@ from pypto.interpreters.cpu.needs import offset
 from pypto.interpreters.cpu.packed import Packed, Side, form_of, place
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
-from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
+from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value, lies_at
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
@@ -126,8 +126,9 @@ class _Product:
             _write(w, acc, acc.shape, acc.valid, place.pointer, place.strides, None)
             return place, acc.valid
         place = w.fresh(self.eqn, over=acc)
-        if place.pointer != held.pointer:
-            w.move(acc, place)
+        if not lies_at(acc, place):
+            turned = held.slot is not None and held.slot is place.slot  # the same elements in another order
+            w.move(Tile(acc.dtype, acc.shape, acc.valid, w.move(acc)) if turned else acc, place)
         return place, acc.valid
 
     def _from_packed(self, target: Memory, p: Packed, starts: Sequence[Int]) -> None:
