@@ -293,3 +293,35 @@ def test_array_programs_hold_the_kernel_of_the_platform_they_run_for():
             for found in (vector_cores(x), jitted(x), mapped(x[None])[0]):
                 assert np.asarray(found).tolist() == [count] * 8
     assert jitted.cache_size() == 2 and "a5sim" in jitted.explain()
+
+
+def chained(x):
+    for _ in range(3):
+        x = softmax(x) * 2.0
+    return x
+
+
+def in_a_scan(x):
+    return lax.scan(lambda c, _: (softmax(c) * 2.0, None), x, None, length=3)[0]
+
+
+def in_a_loop(x):
+    return lax.fori_loop(0, 3, lambda _, c: softmax(c) * 2.0, x)
+
+
+def under_checkpoints(x):
+    for _ in range(3):
+        x = pypto.checkpoint(lambda c: softmax(c) * 2.0)(x)
+    return x
+
+
+def in_a_branch(x):
+    return lax.cond(x[0, 0] < 2.0, chained, lambda c: c, x)
+
+
+@pytest.mark.parametrize("form", [in_a_scan, in_a_loop, under_checkpoints, in_a_branch])
+def test_a_kernel_in_a_body_has_the_bits_and_the_gradients_of_the_calls_in_line(form):
+    assert identical(pypto.jit(form)(X), chained(X))
+    assert identical(pypto.vmap(form)(MANY), stacked(chained, MANY))
+    ours, wanted = (pypto.grad(lambda x, f=f: (f(x) * X).sum())(X) for f in (form, chained))
+    assert identical(ours, wanted)
