@@ -223,7 +223,20 @@ def turned_before_it_is_added_to(x: Corner, out: pl.Out[Corner]):
         out[:] = t
 
 
-@pytest.mark.parametrize("kernel", [turned_in_a_loop, turned_in_a_branch, turned_and_changed_places, turned_before_it_is_added_to])
+@pl.jit
+def turned_and_then_changed_in_part(x: Corner, out: pl.Out[Corner]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.adds(x[:], 1.0)
+        for _ in pl.range(3):
+            t = pl.transpose(t, 0, 1)
+            t = pl.assemble(t, x[0:8, 0:16], [8, 0])
+        out[:] = t
+
+
+TURNED = [turned_in_a_loop, turned_in_a_branch, turned_and_changed_places, turned_before_it_is_added_to, turned_and_then_changed_in_part]
+
+
+@pytest.mark.parametrize("kernel", TURNED)
 def test_a_carried_tile_that_is_turned_in_place_is_not_taken_for_the_one_that_was_there(kernel):
     x, results = np.arange(256, dtype=np.float32).reshape(16, 16), []
     for executor in ("reference", "cpu"):

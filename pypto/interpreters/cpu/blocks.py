@@ -14,6 +14,7 @@ from pypto.errors import InternalError
 from pypto.interpreters.cpu import contractions, threads
 from pypto.interpreters.cpu.lanes import register_kind
 from pypto.interpreters.cpu.memory import filled
+from pypto.interpreters.cpu.needs import bring
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.tasks import some_task
 from pypto.interpreters.cpu.text import Int
@@ -268,8 +269,7 @@ def write_all(w: Writer, pending: list[tuple[TileCarry, Tile]]) -> None:
             continue
         carry, out = pending.pop(ready)
         if isinstance(out.source, Memory):
-            if not lies_at(out, carry.place):  # it may be the same elements in another order
-                w.move(Tile(out.dtype, out.shape, out.valid, _saved(w, out)) if _reads(out, carry.place) else out, carry.place)
+            bring(w, out, carry.place)
         else:
             w.materialise(out, carry.place)
 

@@ -13,11 +13,11 @@ from pypto.interpreters.cpu import amx, panels
 from pypto.interpreters.cpu.elements import tile
 from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.memory import _write, filled
-from pypto.interpreters.cpu.needs import offset
+from pypto.interpreters.cpu.needs import bring, offset
 from pypto.interpreters.cpu.packed import Packed, Side, form_of, place
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
-from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value, lies_at
+from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
@@ -119,16 +119,14 @@ class _Product:
         """Where the accumulator is, or a copy of its valid part."""
         w, acc = self.w, self.acc
         assert acc is not None
-        held = w.materialise(acc)
+        w.materialise(acc)
         if acc.valid != acc.shape:
             place = w.fresh(self.eqn)
             w.fn.zero(place.pointer, math.prod(acc.shape) * acc.dtype.itemsize)
             _write(w, acc, acc.shape, acc.valid, place.pointer, place.strides, None)
             return place, acc.valid
         place = w.fresh(self.eqn, over=acc)
-        if not lies_at(acc, place):
-            turned = held.slot is not None and held.slot is place.slot  # the same elements in another order
-            w.move(Tile(acc.dtype, acc.shape, acc.valid, w.move(acc)) if turned else acc, place)
+        bring(w, acc, place)
         return place, acc.valid
 
     def _from_packed(self, target: Memory, p: Packed, starts: Sequence[Int]) -> None:
