@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from pypto.errors import PyptoError
@@ -81,7 +82,12 @@ def main(argv: list[str] | None = None) -> int:
     run.set_defaults(run=_run)
     args = parser.parse_args(argv)
     try:
-        return args.run(args)
+        code = args.run(args)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `| head` has read enough; what is left to flush goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except PyptoError as error:
         if error.source is not None and error.source.file.startswith("<"):  # the command line is no file that has the fault
             error.source = None

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from pypto import dtypes, lax
+from pypto.core.allocation import no_memory
 from pypto.core.array import Array
 from pypto.core.trace import Tracer, aval_of
 from pypto.dtypes import DType, dtype_of
@@ -67,7 +68,10 @@ def _words(k: Any) -> tuple[Any, Any]:
 
 def _encrypt(k: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Two words per element of a shape, from its row-major position."""
-    count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
+    try:
+        count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
+    except (MemoryError, ValueError):
+        raise no_memory("the counters of random bits", dtypes.UINT64, shape) from None
     high, low = (count >> np.uint64(32)).astype(np.uint32), count.astype(np.uint32)
     return lax.threefry2x32(*_words(k), high, low)
 

@@ -135,7 +135,7 @@ def test_a_masked_array_is_refused_because_its_mask_would_be_lost():
 
 def test_float64_says_how_to_convert():
     error = refused("PL602", lambda: scale(X.astype(np.float64), 2.0), at="scale(X.astype(np.float64), 2.0)")  # refused
-    assert "x.astype(float32)" in error.fix
+    assert 'x.astype("float32")' in error.fix
 
 
 @pl.jit

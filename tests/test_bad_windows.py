@@ -124,3 +124,16 @@ def test_a_window_that_lies_outside_at_run_time_is_refused_with_its_numbers(kern
     assert untouched("PL303", kernel.eager, X.copy(), r, c, sevens(2, 4), at=at).message == error.message
     with pypto.override(check=False):
         assert untouched("PL303", kernel, X.copy(), r, c, sevens(2, 4), at=at).message == error.message
+
+
+@pl.jit
+def loads_from(x: M24, start: pl.Scalar[pl.INT32], out: pl.Out[M24]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = x[start : start + 2, :]  # refused
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_the_fix_offers_a_valid_shape_only_where_some_of_the_window_is_inside(check):
+    with pypto.override(check=check):
+        found = [refused("PL303", loads_from, X, start, at="x[start : start + 2, :]").fix for start in (1, 2, -1)]
+    assert "valid_shape= with at most 1" in found[0] and not any("valid_shape" in fix for fix in found[1:])

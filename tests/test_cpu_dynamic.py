@@ -100,7 +100,25 @@ def into_itself(x: Rows, out: pl.InOut[Rows]):
             out[b * 8 : b * 8 + 8, :] = pl.add(x[b * 8 : b * 8 + 8, :], out[b * 8 - 8 : b * 8, :])
 
 
-@pytest.mark.parametrize("kernel", [overlapping, coming_back, into_itself])
+@pl.jit
+def drifting(x: Rows, out: pl.InOut[Rows]):
+    """What is read falls behind what is written by a row a turn: the sixteenth turn reads what the next one writes."""
+    for b in pl.parallel(pl.tensor.dim(x, 0) // 32):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[b * 21 : b * 21 + 5, :] = pl.adds(out[b * 20 : b * 20 + 5, :], 1.0)
+
+
+@pl.jit
+def meeting_later(x: Rows, out: pl.InOut[Rows]):
+    """The two turns inside touch the same row in the fiftieth turn around them."""
+    for r in pl.parallel(pl.tensor.dim(x, 0) // 8):
+        for c in pl.parallel(2):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                row = (r - 50) * c + 60
+                out[row : row + 1, :] = pl.adds(out[row : row + 1, :], 1.0)
+
+
+@pytest.mark.parametrize("kernel", [overlapping, coming_back, into_itself, drifting, meeting_later])
 def test_turns_that_may_meet_run_one_after_the_other(kernel):
     with pypto.override(check=False):
         assert independent(kernel) == []
@@ -109,6 +127,28 @@ def test_turns_that_may_meet_run_one_after_the_other(kernel):
 def test_an_access_that_only_the_first_turns_keep_inside_is_checked():
     with pypto.override(check=False, executor="cpu", cache=False), pytest.raises(pypto.PyptoError) as failed:
         row_blocks(np.zeros((12, 64), np.float32), np.zeros((12, 64), np.float32))
+    assert failed.value.code == "PL303"
+
+
+@pl.jit
+def less_every_turn(x: Rows, whole: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[Rows]):
+    for r in pl.parallel(0, pl.tensor.dim(x, 0), 1):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + 1, :] = pl.col_sum(pl.load(whole, [0, 0], [64, 64], valid_shape=[64 - r, 64]))
+
+
+@pl.jit
+def more_every_turn(x: Rows, whole: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[Rows]):
+    for r in pl.parallel(0, pl.tensor.dim(x, 0), 1):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + 1, :] = pl.col_sum(pl.load(whole, [0, 0], [64, 64], valid_shape=[1 + r, 64]))
+
+
+@pytest.mark.parametrize("kernel", [less_every_turn, more_every_turn])
+def test_a_valid_extent_that_only_the_first_turns_keep_inside_is_checked(kernel):
+    arrays = (np.zeros(shape, np.float32) for shape in ((66, 64), (64, 64), (66, 64)))
+    with pypto.override(check=False, executor="cpu", cache=False), pytest.raises(pypto.PyptoError) as failed:
+        kernel(*arrays)
     assert failed.value.code == "PL303"
 
 

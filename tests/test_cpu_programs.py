@@ -179,3 +179,67 @@ def test_a_program_is_compiled_to_the_same_text_every_time():
 def test_importing_the_language_does_not_load_llvmlite():
     program = "import sys, pypto.language; print('llvmlite' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip() == "False"
+
+
+Corner = pl.Tensor[[16, 16], pl.FP32]
+
+
+@pl.jit
+def turned_in_a_loop(x: Corner, out: pl.Out[Corner]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.transpose(x[:], 0, 1)
+        for _ in pl.range(3):
+            t = pl.transpose(t, 0, 1)
+        out[:] = t
+
+
+@pl.jit
+def turned_in_a_branch(x: Corner, out: pl.Out[Corner]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.adds(x[:], 1.0)
+        for i in pl.range(3):
+            if i < 2:
+                t = pl.transpose(t, 0, 1)
+            else:
+                t = pl.muls(t, 2.0)
+        out[:] = t
+
+
+@pl.jit
+def turned_and_changed_places(x: Corner, out: pl.Out[Corner]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t, u = pl.adds(x[:], 1.0), pl.muls(x[:], 3.0)
+        for _ in pl.range(3):
+            t, u = pl.transpose(u, 0, 1), t
+        out[:] = pl.sub(t, u)
+
+
+@pl.jit
+def turned_before_it_is_added_to(x: Corner, out: pl.Out[Corner]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.adds(x[:], 1.0)
+        for _ in pl.range(3):
+            t = pl.matmul_acc(pl.transpose(t, 0, 1), x[:], x[:])
+        out[:] = t
+
+
+@pl.jit
+def turned_and_then_changed_in_part(x: Corner, out: pl.Out[Corner]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.adds(x[:], 1.0)
+        for _ in pl.range(3):
+            t = pl.transpose(t, 0, 1)
+            t = pl.assemble(t, x[0:8, 0:16], [8, 0])
+        out[:] = t
+
+
+TURNED = [turned_in_a_loop, turned_in_a_branch, turned_and_changed_places, turned_before_it_is_added_to, turned_and_then_changed_in_part]
+
+
+@pytest.mark.parametrize("kernel", TURNED)
+def test_a_carried_tile_that_is_turned_in_place_is_not_taken_for_the_one_that_was_there(kernel):
+    x, results = np.arange(256, dtype=np.float32).reshape(16, 16), []
+    for executor in ("reference", "cpu"):
+        with pypto.override(check=False, executor=executor, platform="cpu", cache=False):
+            results.append(np.asarray(kernel(x)).tobytes())
+    assert results[0] == results[1]

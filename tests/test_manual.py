@@ -1,5 +1,8 @@
 """The manual pages of `docs/ops` are what the op objects say today, and the command line finds them."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -80,3 +83,11 @@ def test_an_installed_copy_finds_its_page_of_lessons(tmp_path: Path, monkeypatch
     with pytest.raises(PyptoError) as caught:
         lessons.lesson("PL103")
     assert caught.value.code == "PL601"
+
+
+def test_a_reader_that_has_enough_ends_the_command_without_a_traceback():
+    reading, writing = os.pipe()
+    os.close(reading)  # nobody reads
+    with os.fdopen(writing, "w") as full:
+        done = subprocess.run([sys.executable, "-m", "pypto", "ops"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1 and not done.stderr

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pypto import dtypes, numerics
+from pypto.core.allocation import explain_memory
 from pypto.core.array import Array, ArrayMethods, Operators, to_numpy
 from pypto.core.avals import ArrayAval, Aval, ScalarAval, scalar
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
@@ -61,7 +62,11 @@ class EvalTrace(Trace):
                 raise ended(a)
         avals = [aval_of(a) for a in args]
         expected = op.abstract_eval(avals, params)
-        result = op.meaning(*(concrete(a, v) for a, v in zip(args, avals, strict=True)), **params)
+        try:
+            result = op.meaning(*(concrete(a, v) for a, v in zip(args, avals, strict=True)), **params)
+        except (MemoryError, ValueError) as error:
+            explain_memory(error, op.name, expected)
+            raise
         results = result if isinstance(result, tuple) else (result,)
         outs = tuple(Array(np.asarray(r), aval.dtype) for r, aval in zip(results, expected, strict=True))
         for out, raw, aval in zip(outs, results, expected, strict=True):

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pypto.core import allocation
 from pypto.core.ir import Eqn
 from pypto.errors import OutOfMemoryError, ShapeError
 from pypto.interpreters.values import Buffer, Ref
-
-MOST_BYTES = 1 << 47
-"""No buffer has more: that is what a process can address."""
 
 
 def created(eqn: Eqn, shape: tuple[int, ...], *, check: bool) -> Ref:
@@ -38,9 +36,4 @@ def no_memory(eqn: Eqn, shape: Sequence[int]) -> OutOfMemoryError:
     """The error of an equation that needs a buffer of this shape."""
     aval = eqn.outs[0].aval if eqn.outs else eqn.ins[0].aval
     dtype, what = getattr(aval, "dtype"), eqn.params.get("name") or (eqn.outs[0].name if eqn.outs else "a copy")  # noqa: B009
-    size = dtype.itemsize
-    for n in shape:
-        size *= n
-    return OutOfMemoryError(
-        "PL407", f"no memory for `{what}`, {dtype.name} {list(shape)}: {size:,} bytes", fix="a smaller buffer", at=eqn.source
-    )
+    return allocation.no_memory(f"`{what}`", dtype, shape, eqn.source)

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from pypto.core.allocation import explain_memory
 from pypto.core.ir import Jaxpr, Literal, Var
 from pypto.errors import InternalError, PyptoError
 
@@ -45,6 +46,9 @@ def _run(jaxpr: Jaxpr, env: dict[Any, np.ndarray]) -> list[np.ndarray]:
             made = eqn.op.meaning(*ins, **eqn.params)
         except PyptoError as error:
             raise error.at(eqn.source) from None
+        except (MemoryError, ValueError) as error:
+            explain_memory(error, eqn.op.name, [v.aval for v in eqn.outs], eqn.source)
+            raise
         del ins
         outs = made if isinstance(made, tuple) else (made,)
         for v, out in zip(eqn.outs, outs, strict=True):

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from pypto.core.allocation import explain_memory
 from pypto.core.avals import Aval, RefAval, TileAval
 from pypto.core.ir import Atom, Eqn, Jaxpr, Literal, Var
 from pypto.core.op import Moves
+from pypto.core.windows import leaves
 from pypto.errors import InternalError, NumericsError, PyptoError, ShapeError
 from pypto.interpreters import dispatch
 from pypto.interpreters.addressed import accumulate, addressed, check_faults
@@ -89,7 +91,11 @@ class Machine:
         arrays, taints = [v.data for v in seen], self._taints(op, avals, params, seen)
         given = {**params, "valid": ins[0].valid} if op.sees_valid and params.get("valid") is None else params
         with np.errstate(all="ignore"):
-            made = op.meaning(*arrays, **given)
+            try:
+                made = op.meaning(*arrays, **given)
+            except (MemoryError, ValueError) as error:
+                explain_memory(error, op.name, [v.aval for v in eqn.outs], eqn.source)
+                raise
         results = [np.asarray(r) for r in (made if isinstance(made, tuple) else (made,))]
         for out, result in zip(eqn.outs, results, strict=True):
             self._check_result(eqn, result, out.aval)
@@ -187,18 +193,11 @@ class Machine:
 
     @staticmethod
     def _window(eqn: Eqn, ref: Any, starts: Sequence[int], sizes: Sequence[int], drop: Sequence[int], what: str) -> tuple[Any, ...]:
-        shape = ref.data.shape
         own = eqn.ins[0].name if isinstance(eqn.ins[0], Var) else ""
         name = own or getattr(getattr(ref, "buffer", None), "name", "") or "a value"
-        for axis, (d, s, n) in enumerate(zip(shape, starts, sizes, strict=True)):
+        for axis, (d, s, n) in enumerate(zip(ref.data.shape, starts, sizes, strict=True)):
             if s < 0 or n < 0 or s + n > d:
-                rows = "rows" if axis == len(shape) - 2 else "columns" if axis == len(shape) - 1 and len(shape) > 1 else f"axis {axis}"
-                raise ShapeError(
-                    "PL303",
-                    f"{what}: {rows} {s}:{s + n} exceed extent {d} of `{name}`",
-                    fix=f"stay inside, or pass valid_shape= with at most {max(0, d - s)} there",
-                    at=eqn.source,
-                )
+                raise leaves(what, f"`{name}`", ref.data.shape, axis, s, n, eqn.source)
         return tuple(s if i in drop else slice(s, s + n) for i, (s, n) in enumerate(zip(starts, sizes, strict=True)))
 
     def reshape_view(self, eqn: Eqn, ins: Sequence[Any]) -> Sequence[Any]:

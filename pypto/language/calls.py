@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pypto import numerics
+from pypto.core.allocation import zeros
 from pypto.core.array import Array, to_numpy
 from pypto.core.avals import Aval, RefAval, scalar
 from pypto.dtypes import HF8, DType, dtype_of
@@ -240,7 +241,7 @@ def _tensor(signature: Signature, p: Parameter, given: Any) -> np.ndarray:
     except PyptoError:
         want = p.type.dtype.storage if p.type.dtype is not None else np.dtype(np.float32)
         raise CallError(
-            "PL602", f"{where} is {array.dtype}", fix=f"{p.name}.astype({want}) before the call: nothing is converted silently"
+            "PL602", f"{where} is {array.dtype}", fix=f'{p.name}.astype("{want}") before the call: nothing is converted silently'
         ) from None
     if p.type.dtype is not None and dtype is not p.type.dtype and p.type.dtype.storage != array.dtype:
         fix = f"convert it to {p.type.dtype.storage} before the call"
@@ -310,7 +311,7 @@ def _allocate(signature: Signature, a: Argument, extents: dict[Symbol, int]) -> 
                 fix="pass an array for it",
             )
         shape.append(extents[d] if isinstance(d, Symbol) else d)
-    a.array = np.zeros(shape, kind.dtype.storage)
+    a.array = zeros(f"the output `{a.parameter.name}`", kind.dtype, shape)
     assert kind.dims is not None
     a.aval = RefAval(kind.dims, kind.dtype, direction=OUT)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pypto import config, dtypes
+from pypto.core.allocation import zeros
 from pypto.core.array import Array
 from pypto.core.avals import ArrayAval, Aval, RefAval, ScalarAval, scalar
 from pypto.core.ir import Eqn, Jaxpr, Literal, Var, rename
@@ -81,8 +82,10 @@ class KernelLaunch:
                 values.append(Value(np.asarray(next(given)), ()))
                 continue
             shape, storage = v.aval.static_shape, v.aval.dtype.storage
-            data = np.zeros(shape, storage) if direction == OUT else np.array(next(given), storage, order="C").reshape(shape)
-            written = np.zeros(shape, np.bool_) if direction == OUT else None
+            if direction == OUT:
+                data, written = zeros(f"the output `{v.name}`", v.aval.dtype, shape), np.zeros(shape, np.bool_)
+            else:
+                data, written = np.array(next(given), storage, order="C").reshape(shape), None
             tainted = np.zeros(shape, np.bool_) if chosen.check and direction != "in" else None
             values.append(Ref.whole(Buffer(data, written, tainted, v.name, visible=direction != "in")))
         program = self.program()

@@ -257,7 +257,7 @@ class Kernel(Front):
         return samples.avals(self.signature, samples.named(self.signature, args, kwargs, verb), verb)
 
     def eager(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the same body at once, statement by statement: prints show numbers and a debugger can step through it."""
+        """Run the same body at once, statement by statement, checked: prints show numbers and a debugger can step through it."""
         call = self._bind(args, kwargs)
         machine = Machine(check=config.current().finds_faults)
         trace = EagerTrace(machine, in_core=self.kind == "incore", undeclared_writes=self.undeclared_writes is not None)

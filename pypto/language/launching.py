@@ -119,7 +119,10 @@ class Quick:
         if len(args) != self._count:
             args = (*args, *self._defaults[len(args) :])
         if self._fresh:
-            made = [np.empty(aval.static_shape, aval.dtype.storage) for aval in self._fresh]
+            try:
+                made = [np.empty(aval.static_shape, aval.dtype.storage) for aval in self._fresh]
+            except MemoryError:
+                return MISS  # the long way has the error that says which
             args = (*args, *made)
             if self._native(args, self._table):
                 return MISS

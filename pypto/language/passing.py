@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pypto.core.allocation import zeros
 from pypto.core.array import Array
 from pypto.core.avals import ArrayAval, RefAval
 from pypto.interpreters.values import Buffer, Ref, Value
@@ -49,7 +50,7 @@ def to_compiled_values(
         elif a.aval.direction == OUT and p.full:
             there = flags.carray and a.array.dtype == a.aval.dtype.storage
             if a.given is not OMITTED and (may_fail or not there):
-                values.append(Ref.whole(Buffer(np.zeros(a.array.shape, a.aval.dtype.storage), None, None, a.parameter.name)))
+                values.append(Ref.whole(Buffer(_zeros(a), None, None, a.parameter.name)))
                 continue
             if p.read and a.given is not OMITTED:  # memory that is not written yet reads as zero
                 a.array.fill(0)
@@ -68,11 +69,16 @@ def _buffer(a: Argument, check: bool, undeclared_writes: bool) -> Buffer:
     if direction == OUT:
         shape = a.array.shape
         tainted = np.zeros(shape, np.bool_) if check else None
-        return Buffer(np.zeros(shape, storage), np.zeros(shape, np.bool_), tainted, name, visible=True)
+        return Buffer(_zeros(a), np.zeros(shape, np.bool_), tainted, name, visible=True)
     writes = direction == INOUT or undeclared_writes
     data = np.array(a.array, storage, order="C") if writes else np.ascontiguousarray(a.array.astype(storage, copy=False))
     data = data.reshape(a.array.shape)  # ascontiguousarray gives 0-d arrays an axis
     return Buffer(data, None, np.zeros(data.shape, np.bool_) if check and writes else None, name, visible=direction == INOUT)
+
+
+def _zeros(a: Argument) -> np.ndarray:
+    assert a.array is not None and a.aval is not None
+    return zeros(f"the output `{a.parameter.name}`", a.aval.dtype, a.array.shape)
 
 
 def write_back(signature: Signature, call: Call, values: Sequence[Any]) -> Any:

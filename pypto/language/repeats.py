@@ -13,6 +13,7 @@ import numpy as np
 
 from pypto import config
 from pypto.captures.freezing import ATOMS
+from pypto.core.allocation import zeros
 from pypto.core.avals import Aval, RefAval
 from pypto.dtypes import FP32, DType
 from pypto.language.calls import OMITTED, Argument, Call, Parameter, Signature, check_overlap, number
@@ -52,9 +53,9 @@ def _number(signature: Signature, p: Parameter, given: Any, dtype: DType) -> np.
     return number(signature, p, given, dtype)
 
 
-def _made(a: Argument) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Shape and dtype of an output that was left out. No array is kept: it would live as long as the kernel."""
-    return (a.array.shape, a.array.dtype) if a.given is OMITTED and a.array is not None else None
+def _made(a: Argument) -> tuple[int, ...] | None:
+    """The shape of an output that was left out. No array is kept: it would live as long as the kernel."""
+    return a.array.shape if a.given is OMITTED and a.array is not None else None
 
 
 class _Known:
@@ -94,7 +95,7 @@ class Repeats:
             if aval is None:
                 arguments.append(Argument(p, static, None, None, static))
             elif made is not None:
-                arguments.append(Argument(p, OMITTED, np.zeros(*made), aval))
+                arguments.append(Argument(p, OMITTED, zeros(f"the output `{p.name}`", aval.dtype, made), aval))
             elif isinstance(p.type, ScalarType):
                 given = args[i] if i < len(args) else p.default
                 arguments.append(Argument(p, given, _number(signature, p, given, p.type.dtype), aval))

@@ -14,6 +14,7 @@ from pypto.core.avals import TILE, ArrayAval, Aval, ScalarAval, TileAval, Valid
 from pypto.core.ir import Literal
 from pypto.core.op import OPS, Native, No
 from pypto.core.trace import aval_of
+from pypto.core.windows import leaves
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
 from pypto.interpreters.batching import with_params
@@ -288,14 +289,7 @@ def check_window(name: str, what: str, shape: tuple[Any, ...], sizes: Sequence[i
         if not isinstance(start, int) or size is None:
             continue
         if start < 0 or (isinstance(extent, int) and start + size > extent):
-            inside = max(0, extent - start) if isinstance(extent, int) else 0
-            rows = "rows" if axis == len(shape) - 2 else "columns" if axis == len(shape) - 1 and len(shape) > 1 else f"axis {axis}"
-            raise ShapeError(
-                "PL303",
-                f"{name}: {rows} {start}:{start + size} exceed extent {extent} of {what}",
-                fix=f"stay inside, or pass valid_shape= with at most {inside} there" if start >= 0 else "a window cannot start before 0",
-                at=at,
-            )
+            raise leaves(name, what, shape, axis, start, size, at)
 
 
 def known(a: Any) -> int | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pypto.core.allocation import zeros
 from pypto.core.array import to_numpy
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import CallError
@@ -34,7 +35,7 @@ class DeviceTensor:
         if any(n < 0 for n in self.shape):
             raise CallError("PL602", f"{list(self.shape)} is no shape", fix="extents of 0 and more")
         self._worker: ChipWorker = worker
-        self._memory: np.ndarray | None = np.zeros(self.shape, self.dtype.storage)
+        self._memory: np.ndarray | None = zeros(f"a tensor of worker {worker.name}", self.dtype, self.shape)
 
     def __repr__(self) -> str:
         state = "" if self._memory is not None else ", freed"

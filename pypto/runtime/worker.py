@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pypto.core.allocation import zeros
 from pypto.core.array import to_numpy
-from pypto.dtypes import dtype_of
+from pypto.dtypes import UINT8, dtype_of
 from pypto.errors import CallError
 from pypto.runtime.config import RunConfig, chosen
 from pypto.runtime.tensors import DeviceTensor, written_in_place
@@ -150,7 +151,7 @@ class ChipWorker:
         """Memory on the device, zeros or a copy of `init`.
 
         Errors:
-          PL602 for an `init` of another shape or dtype, PL609 if the worker is closed.
+          PL407 for more than there is, PL602 for an `init` of another shape or dtype, PL609 if the worker is closed.
         """
         with self.exclusive():
             t = DeviceTensor(self, shape, dtype_of(dtype))
@@ -176,10 +177,10 @@ class ChipWorker:
         """Plain memory on the device: its address.
 
         Errors:
-          PL602 for what is no number of bytes.
+          PL602 for what is no number of bytes, PL407 for more than there are.
         """
         with self.exclusive():
-            block = np.zeros(max(1, _count(nbytes)), np.uint8)
+            block = zeros(f"a block of worker {self.name}", UINT8, [max(1, _count(nbytes))])
             self._raw[block.ctypes.data] = block
             return block.ctypes.data
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pypto.core.allocation import MOST_BYTES
 from pypto.core.ir import Eqn
-from pypto.interpreters.buffers import MOST_BYTES
 from pypto.interpreters.cpu.memory import _write, filled
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int

@@ -14,10 +14,11 @@ from pypto.errors import InternalError
 from pypto.interpreters.cpu import contractions, threads
 from pypto.interpreters.cpu.lanes import register_kind
 from pypto.interpreters.cpu.memory import filled
+from pypto.interpreters.cpu.needs import bring
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.tasks import some_task
 from pypto.interpreters.cpu.text import Int
-from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Tile, Value, is_dense
+from pypto.interpreters.cpu.values import Lazy, Memory, Ref, Root, Scalar, Tile, Value, is_dense, lies_at
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
@@ -237,7 +238,7 @@ def _store_carries(
         if isinstance(carry, TileCarry):
             assert isinstance(out, Tile)
             carry.save_valid(out)
-            if out.memory is None or out.memory.pointer != carry.place.pointer:
+            if not lies_at(out, carry.place):
                 pending.append((carry, out))
             continue
         if layout is not None:
@@ -268,8 +269,7 @@ def write_all(w: Writer, pending: list[tuple[TileCarry, Tile]]) -> None:
             continue
         carry, out = pending.pop(ready)
         if isinstance(out.source, Memory):
-            if out.source.pointer != carry.place.pointer:
-                w.move(out, carry.place)
+            bring(w, out, carry.place)
         else:
             w.materialise(out, carry.place)
 
@@ -333,7 +333,7 @@ def _arm(w: Writer, body: Jaxpr, carries: Sequence[Carry | TileCarry]) -> list[L
         if isinstance(carry, TileCarry):
             assert isinstance(out, Tile)
             carry.save_valid(out)
-            if out.memory is None or out.memory.pointer != carry.place.pointer:
+            if not lies_at(out, carry.place):
                 pending.append((carry, out))
             layouts.append(None)
         else:

@@ -20,8 +20,8 @@ from pypto.interpreters.cpu.coverage import MOST, Written, comes_before, covers
 from pypto.interpreters.cpu.independence import Access, conflict, moves, steady
 
 _FEW = 8
-"""Turns that stand for all those of a loop whose end is known at run time only: offsets are sums and multiples of its index, so that
-turns next to each other are as far apart as these everywhere, and others farther."""
+"""Turns that stand for all those of a loop whose end is known at run time only: offsets are sums and multiples of its index. Where all
+of a turn moves by one step, turns next to each other are as far apart as these everywhere, and others farther."""
 
 _RECENT = 8  # stores to a buffer that are looked at when it is read
 
@@ -161,10 +161,15 @@ class _Walk:
         """Note whether a window of operand 0 is inside, at every point of the grid."""
         self.seen.add(id(e))
         for extent, offset, size in zip(e.ins[0].aval.shape, offsets, sizes, strict=True):
-            known = isinstance(extent, int) and isinstance(offset, np.ndarray) and size is not None
-            if not known or not more or self._endless(offset) or (offset.size and (offset.min() < 0 or offset.max() + size > extent)):
+            if not (more and isinstance(extent, int) and size is not None and self._holds(offset, 0, extent - size)):
                 self.outside.add(id(e))
                 return
+
+    def _holds(self, x: Any, low: int, high: int) -> bool:
+        """Whether a number is known to be between two others at every point of the grid, and in every turn that this stands for."""
+        if not isinstance(x, np.ndarray) or self._endless(x):
+            return False
+        return x.size == 0 or bool(x.min() >= low and x.max() <= high)
 
     def _other(self, e: Eqn, ins: list[Any]) -> None:
         """Any other op: what it reads or writes is what its slots say, all of the handle; what is not known to be harmless writes."""
@@ -224,7 +229,7 @@ class _Walk:
         rank, sizes, marked = len(e.ins[0].aval.shape), e.params["sizes"], e.params["valid"]
         extra = iter(ins[1 + rank :])
         valid = [] if marked is None else [next(extra) if v is None else np.asarray(v) for v in marked]
-        fits = all(isinstance(v, np.ndarray) and (v.size == 0 or (v.min() >= 0 and v.max() <= n)) for v, n in zip(valid, sizes))
+        fits = all(self._holds(v, 0, n) for v, n in zip(valid, sizes))
         self.within(e, ins[1 : 1 + rank], sizes, fits)
         window = ins[0].part(ins[1 : 1 + rank], sizes) if isinstance(ins[0], Window) else None
         self.touch("read", e, 0, window, e if isinstance(ins[0], Window) and ins[0].is_whole else None)

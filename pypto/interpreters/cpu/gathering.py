@@ -10,6 +10,7 @@ from pypto.core.ir import Eqn
 from pypto.interpreters.cpu.elements import bits, counted, dense_bits, inside, picked, positions, scalar, tile, wide_index, zeros
 from pypto.interpreters.cpu.lanes import Lanes, memory_kind
 from pypto.interpreters.cpu.memory import _write
+from pypto.interpreters.cpu.needs import bring
 from pypto.interpreters.cpu.nest import Nest
 from pypto.interpreters.cpu.text import Int
 from pypto.interpreters.cpu.values import Lazy, Memory, Tile, Value
@@ -130,10 +131,9 @@ def _spread(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
 
 def updated(w: Writer, eqn: Eqn, x: Tile) -> Memory:
     """A dense copy of x that the equation may change: x's own memory where nobody needs it any more."""
-    held = w.materialise(x)
+    w.materialise(x)
     place = w.fresh(eqn, over=x)
-    if held.pointer != place.pointer:
-        w.move(x, place)
+    bring(w, x, place)
     return place
 
 

@@ -65,14 +65,18 @@ def conflict(accesses: Sequence[Access], own: frozenset[Var], axis: int, count: 
 
 
 def _hulls(accesses: Sequence[Access], axis: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """For every turn, the box that holds all it touches of a buffer: lowest and highest offsets, each [axes, turns]."""
+    """For every turn, the box that holds all it touches of a buffer: lowest and highest offsets, each [axes, turns].
+
+    An axis of the buffer along which that cannot be said of all the turns of an endless loop tells none apart.
+    """
     rank = len(accesses[0].starts)
     low, high = np.full((rank, count), _FAR), np.full((rank, count), -_FAR)
-    for a in accesses:
-        if any(s is not None and s.size == 0 for s in a.starts):
-            continue  # inside a loop without turns: it never happens
+    happening = [a for a in accesses if not any(s is not None and s.size == 0 for s in a.starts)]  # others: in loops without turns
+    around = [e for e in accesses[0].endless if e <= axis]
+    alike = [all(_together([a.starts[i] for a in happening], e) for e in around) for i in range(rank)]
+    for a in happening:
         for i, (start, size) in enumerate(zip(a.starts, a.sizes, strict=True)):
-            if start is None or size is None or any(moves(start, e) for e in a.endless if e > axis):
+            if start is None or size is None or not alike[i] or any(moves(start, e) for e in a.endless if e > axis):
                 low[i], high[i] = -_FAR, _FAR
                 continue
             here = start.ndim - 1 - axis
@@ -80,6 +84,16 @@ def _hulls(accesses: Sequence[Access], axis: int, count: int) -> tuple[np.ndarra
             low[i] = np.minimum(low[i], start.min(axis=others))
             high[i] = np.maximum(high[i], start.max(axis=others) + size)
     return low, high
+
+
+def _together(starts: Sequence[np.ndarray | None], axis: int) -> bool:
+    """Whether offsets move by one and the same step along an axis of the grid: only then a few turns stand for all."""
+    steps: set[int] = set()
+    for start in starts:
+        if start is None:
+            return False
+        steps.update(np.unique(np.diff(start, axis=start.ndim - 1 - axis)).tolist() if moves(start, axis) else [0])
+    return len(steps) <= 1
 
 
 def moves(start: np.ndarray, axis: int) -> bool:

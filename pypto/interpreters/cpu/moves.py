@@ -13,7 +13,7 @@ from pypto.core.ir import Eqn
 from pypto.interpreters.cpu.elements import scalar, tile
 from pypto.interpreters.cpu.lanes import Lanes, register_kind
 from pypto.interpreters.cpu.memory import _write, filled, window
-from pypto.interpreters.cpu.needs import offset, reshaped_valid
+from pypto.interpreters.cpu.needs import bring, offset, reshaped_valid
 from pypto.interpreters.cpu.nest import identity
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
@@ -116,8 +116,7 @@ def _update(w: Writer, eqn: Eqn, ins: Sequence[Value]) -> list[Value]:
         value = filled(x.dtype, sizes, scalar(value))
     w.materialise(x)
     place = w.fresh(eqn, over=x)
-    if x.memory is None or x.memory.pointer != place.pointer:
-        w.move(x, place)
+    bring(w, x, place)
     pointer = w.fn.at(place.pointer, offset(w, place.strides, starts), x.dtype.itemsize)
     _write(w, value, sizes, sizes, pointer, place.strides, None)
     return [Tile(x.dtype, x.shape, x.valid, place)]

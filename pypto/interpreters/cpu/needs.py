@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pypto.core.ir import Eqn, Jaxpr, Var, free_vars
 from pypto.interpreters.cpu.text import Int
-from pypto.interpreters.cpu.values import Lazy, Memory, Root, Slot, Tile, Value
+from pypto.interpreters.cpu.values import Lazy, Memory, Root, Slot, Tile, Value, lies_at
 
 if TYPE_CHECKING:
     from pypto.interpreters.cpu.writer import Writer
@@ -89,6 +89,15 @@ def safe(t: Tile, goal: Memory) -> bool:
             if m.pointer != goal.pointer or m.strides != goal.strides or node.shape != t.shape:
                 return False
     return True
+
+
+def bring(w: Writer, t: Tile, place: Memory) -> None:
+    """Have a tile's elements, wherever they are in memory, in a place."""
+    if lies_at(t, place):
+        return
+    if t.memory is not None and t.memory.slot is not None and t.memory.slot is place.slot:  # they may be there in another order
+        t = Tile(t.dtype, t.shape, t.valid, w.move(t))
+    w.move(t, place)
 
 
 def offset(w: Writer, strides: Sequence[Int], starts: Sequence[Int]) -> Int:

@@ -13,7 +13,7 @@ from pypto.interpreters.cpu import amx, panels
 from pypto.interpreters.cpu.elements import tile
 from pypto.interpreters.cpu.lanes import Lanes
 from pypto.interpreters.cpu.memory import _write, filled
-from pypto.interpreters.cpu.needs import offset
+from pypto.interpreters.cpu.needs import bring, offset
 from pypto.interpreters.cpu.packed import Packed, Side, form_of, place
 from pypto.interpreters.cpu.rules import Unsupported
 from pypto.interpreters.cpu.text import Int
@@ -119,15 +119,14 @@ class _Product:
         """Where the accumulator is, or a copy of its valid part."""
         w, acc = self.w, self.acc
         assert acc is not None
-        held = w.materialise(acc)
+        w.materialise(acc)
         if acc.valid != acc.shape:
             place = w.fresh(self.eqn)
             w.fn.zero(place.pointer, math.prod(acc.shape) * acc.dtype.itemsize)
             _write(w, acc, acc.shape, acc.valid, place.pointer, place.strides, None)
             return place, acc.valid
         place = w.fresh(self.eqn, over=acc)
-        if place.pointer != held.pointer:
-            w.move(acc, place)
+        bring(w, acc, place)
         return place, acc.valid
 
     def _from_packed(self, target: Memory, p: Packed, starts: Sequence[Int]) -> None:

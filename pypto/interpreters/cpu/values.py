@@ -155,6 +155,13 @@ def is_dense(shape: tuple[Int, ...], strides: tuple[Int, ...]) -> bool:
     return True
 
 
+def lies_at(t: Tile, place: Memory) -> bool:
+    """Whether a tile's elements are in a place, in its order."""
+    m = t.memory
+    alike = m is not None and all(n == 1 or a == b for n, a, b in zip(t.shape, m.strides, place.strides, strict=True))
+    return m is not None and m.pointer == place.pointer and alike
+
+
 def spanned(regions: Sequence[tuple[tuple[Int, ...], tuple[int, ...]]]) -> tuple[Int, ...]:
     """The valid region of a broadcast, from the operands' regions and shapes: the first operand that spans an axis decides."""
     rank = max(len(shape) for _, shape in regions)
