@@ -47,10 +47,10 @@ def _each(axis_name: AxisName | Sequence[AxisName]) -> tuple[str, ...]:
     Errors:
       PL622 for what is no name of an axis here.
     """
-    names = tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
+    names: Sequence[Any] = axis_name if isinstance(axis_name, tuple | list) else (axis_name,)
     for name in names:
         _bound(name)
-    return names
+    return tuple(names)
 
 
 def _across(along: Callable[[Any], Any], alike: Callable[[Any, int], Any]) -> Callable[..., Batched]:

@@ -110,8 +110,10 @@ def _remat_linearize(op: Op, primals: Sequence[Any], tangents: Sequence[Any], pa
     outs, kept = made[:count], made[count:]
     wanted = [x for x, v in zip(primals, known.invars, strict=True) if v in again.invars]
     given = [t for t in tangents if not isinstance(t, Zero)]
-    results = dict.fromkeys(tangent.outs)  # one that is returned twice is one tangent; an operand's stays that of the operand
-    passed = dict(zip(tangent.invars[len(tangent.invars) - len(given) :], given, strict=True))
+    results: dict[Atom, Any] = dict.fromkeys(
+        tangent.outs
+    )  # one that is returned twice is one tangent; an operand's stays that of the operand
+    passed: dict[Atom, Any] = dict(zip(tangent.invars[len(tangent.invars) - len(given) :], given, strict=True))
     new = [a for a in results if a not in passed]
     if new:
         options = {"again": again, "tangent": tangent.replace(outs=tuple(new))}
