@@ -47,10 +47,11 @@ def _each(axis_name: AxisName | Sequence[AxisName]) -> tuple[str, ...]:
     Errors:
       PL622 for what is no name of an axis here.
     """
-    names: Sequence[Any] = axis_name if isinstance(axis_name, tuple | list) else (axis_name,)
+    given: Any = axis_name
+    names = tuple(given) if isinstance(given, tuple | list) else (given,)
     for name in names:
         _bound(name)
-    return tuple(names)
+    return names
 
 
 def _across(along: Callable[[Any], Any], alike: Callable[[Any, int], Any]) -> Callable[..., Batched]:
