@@ -65,3 +65,38 @@ def test_a_matrix_on_both_sides_of_products_is_packed_for_each(kernel, arrays):
 def test_turns_with_a_loop_inside_that_never_turns_run_at_once():
     x = np.arange(4096, dtype=np.float32).reshape(64, 64)
     assert outs(a_loop_without_turns, x, executor="cpu", threads=2) == outs(a_loop_without_turns, x, executor="reference") == [x.tobytes()]
+
+
+@pl.jit
+def one_side_stays(x: pl.Tensor[[256, 64], pl.BF16], y: pl.Tensor[[256, 64], pl.BF16], out: pl.Out[Square]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = x[64:128, :]
+        acc = pl.full([64, 64], dtype=pl.FP32, value=0.0)
+        for k in pl.range(4):
+            acc = pl.matmul_acc(acc, t, y[k * 64 : k * 64 + 64, :])
+        out[:] = acc
+
+
+@pl.jit
+def buffers_that_swap(x: pl.Tensor[[256, 64], pl.BF16], y: pl.Tensor[[256, 64], pl.BF16], n: pl.Scalar[pl.INT32], out: pl.Out[Square]):
+    u, v = (pl.create_tensor([256, 64], dtype=pl.BF16) for _ in range(2))
+    with pl.at(level=pl.Level.CORE_GROUP):
+        u[:] = x[:]
+    with pl.at(level=pl.Level.CORE_GROUP):
+        v[:] = y[:]
+    for _ in pl.range(n):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            acc = pl.full([64, 64], dtype=pl.FP32, value=0.0)
+            for k in pl.range(4):
+                acc = pl.matmul_acc(acc, u[k * 64 : k * 64 + 64, :], v[k * 64 : k * 64 + 64, :])
+            out[:] = acc
+        u, v = v, u
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arrays"),
+    [(one_side_stays, (A, B)), (buffers_that_swap, (A, B, 1)), (buffers_that_swap, (A, B, 2))],
+    ids=["one side stays", "one swap", "two swaps"],
+)
+def test_products_of_what_cannot_be_packed_in_the_loop_are_made_turn_by_turn(kernel, arrays):
+    assert outs(kernel, *arrays, executor="cpu") == outs(kernel, *arrays, executor="reference")

@@ -55,8 +55,12 @@ class Plan:
     depth: int
 
 
+class _OtherError(Exception):
+    """A loop is no such loop."""
+
+
 class _Reader:
-    """Reads a body of loads, index arithmetic and products; anything else raises StopIteration."""
+    """Reads a body of loads, index arithmetic and products; anything else raises `_OtherError`."""
 
     def __init__(self, body: Jaxpr, start: int, suits: Callable[[Eqn], bool]) -> None:
         self.body, self.start, self.suits = body, start, suits
@@ -75,7 +79,7 @@ class _Reader:
         scalars = isinstance(e.op.cpu, Lanewise) and all(isinstance(v.aval, ScalarAval) for v in e.outs)
         rule = e.op.cpu.emit if isinstance(e.op.cpu, Tilewise) else ""
         if not (scalars or rule in ("products.PLAIN", "products.ACCUMULATED") or _plain_load(e)):
-            raise StopIteration
+            raise _OtherError
         self.made.update((v, e) for v in e.outs)
 
     def meaning(self, a: Atom) -> Any:
@@ -116,19 +120,19 @@ class _Reader:
         """How an accumulator is made in the first turn, and in the others."""
         e = self.made.get(out) if isinstance(out, Var) else None
         if e is None or isinstance(out, Literal):
-            raise StopIteration
+            raise _OtherError
         first, more = None, e
         if e.op.name == "cond":
             if not self.first_turn(e.ins[0]):
-                raise StopIteration
+                raise _OtherError
             at = e.outs.index(out)
             first, more = (self.made.get(e.params[b].outs[at]) for b in ("then", "orelse"))
             if first is None or more is None or _rule(first) != "products.PLAIN":
-                raise StopIteration
+                raise _OtherError
             if _options(first) != _options(more) or [*map(self.meaning, first.ins)] != [*map(self.meaning, more.ins[1:])]:
-                raise StopIteration
+                raise _OtherError
         if _rule(more) != "products.ACCUMULATED" or more.ins[0] is not inside or self.uses(inside) != 1:
-            raise StopIteration
+            raise _OtherError
         return first, more
 
     def uses(self, v: Var) -> int:
@@ -137,9 +141,9 @@ class _Reader:
     def operand(self, a: Atom, turned: bool) -> Operand:
         e = self.made.get(a) if isinstance(a, Var) else None
         if e is None or not isinstance(a, Var) or not _plain_load(e) or len(a.aval.shape) != 2:
-            raise StopIteration
+            raise _OtherError
         if not self.suits(e):
-            raise StopIteration
+            raise _OtherError
         return Operand(a, e, turned)
 
 
@@ -181,7 +185,7 @@ def _plan(body: Jaxpr, bounds: Sequence[int | None], features: frozenset[str], s
         return None
     try:
         return _read(_Reader(body, start, suits), features)
-    except StopIteration:
+    except _OtherError:
         return None
 
 
