@@ -349,7 +349,6 @@ def test_mixed_dtypes_and_integers_where_floats_belong_are_refused():
         assert caught.value.code == code
 
 
-def test_the_contract_has_a_line_for_every_subject():
-    assert len(CONTRACT) == 29
+def test_every_subject_of_the_contract_is_one_line():
     assert all(rule and "\n" not in rule for rule in CONTRACT.values())
     assert set(numerics.__all__) <= set(dir(numerics))
