@@ -72,14 +72,13 @@ def _exact_integers(source: Array, kind: DType) -> Array:
 
 def _to_odd(values: Array) -> Array:
     """FP64 → FP32, inexact results made odd: a second rounding, to fewer bits, then equals one rounding of the FP64 value."""
-    near = values.astype(np.float32)
-    back = near.astype(np.float64)
-    bits = near.view(np.int32) if near.ndim else near.reshape(1).view(np.int32).reshape(())
-    even = (bits & 1) == 0
-    step = np.where(np.abs(back) < np.abs(values), 1, -1)
-    inexact = (back != values) & np.isfinite(back) & np.isfinite(values) & even
-    odd = np.asarray(np.where(inexact, bits + step, bits), dtype=np.int32)
-    return odd.view(np.float32) if odd.ndim else odd.reshape(1).view(np.float32).reshape(())
+    near = values.reshape(-1).astype(np.float32)
+    back, exactly = near.astype(np.float64), values.reshape(-1)
+    inexact = (back != exactly) & np.isfinite(back)
+    bits = near.view(np.int32)
+    bits -= inexact & (np.abs(back) > np.abs(exactly))  # toward zero, then the last bit says that there was more
+    bits |= inexact
+    return near.reshape(values.shape)
 
 
 def _rng(seed: int, name: str) -> np.random.Generator:
