@@ -256,14 +256,14 @@ class Op:
         return params
 
     def _option(self, name: str, value: Any) -> Any:
-        """An option as equations hold it: sequences as tuples, dtypes as rows of the table, whole numbers as Python's.
+        """An option as equations hold it: sequences as tuples, dtypes as rows of the table.
 
         Errors:
           PL308 for what is no whole number, where the signature asks for one.
         """
         kind = self.signature.parameters[name].annotation
         if kind == "int" and type(value) is not int:
-            return whole(f"{self.name}: {name}", value)
+            whole(f"{self.name}: {name}", value)
         if kind in _WHOLES and not (type(value) is tuple and all(type(v) in _DIMS for v in value)):
             return wholes(f"{self.name}: {name}", value)
         if isinstance(value, list):
