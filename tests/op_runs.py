@@ -32,6 +32,9 @@ from tests.hard_inputs import narrowed
 OPERATIONS = [op for op in OPS.values() if not isinstance(op.axes, Structural)]
 """The ops that compute or move elements."""
 
+UNWRITTEN = (lax.empty, lax.gather_compare, lax.mrgsort_lists)
+"""Ops that leave elements of their results unwritten: a kernel may not store those."""
+
 
 def as_tuple(x: Any) -> tuple[Any, ...]:
     return x if isinstance(x, tuple) else (x,)
@@ -83,7 +86,7 @@ def _whole(x: Any) -> access.Window:
 
 def compute(op: Op, values: Sequence[Value], params: dict[str, Any], *, check: bool = True) -> Sequence[Value]:
     """One equation on run-time values, of which the arrays are tiles."""
-    ins = tuple(Var(_aval(v)) for v in values)
+    ins = tuple(Var(tile_aval(v)) for v in values)
     made = op.abstract_eval([v.aval for v in ins], tile_params(params))
     outs = tuple(Var(a) for a in made)
     machine = Machine(check=check)
@@ -92,7 +95,7 @@ def compute(op: Op, values: Sequence[Value], params: dict[str, Any], *, check: b
     return [machine.env[v] for v in outs]
 
 
-def _aval(v: Value) -> TileAval | Any:
+def tile_aval(v: Value) -> TileAval | Any:
     dtype = dtype_of(v.data.dtype)
     valid = None if v.valid == v.data.shape else v.valid
     return TileAval(v.data.shape, dtype, "tile", None, valid) if v.data.ndim else scalar(dtype)

@@ -59,6 +59,32 @@ def test_a_policy_decides_what_is_computed_again_and_changes_no_bit(policy, coun
     assert identical(second(kept), second(loss(block)))
 
 
+@pytest.mark.parametrize("policy", [None, KEEP.everything_saveable])
+def test_cotangents_from_inside_and_outside_add_up_in_the_order_they_have_without_a_checkpoint(policy):
+    inner = lambda x: lax.sin(x) * lax.exp(x)  # noqa: E731 - one expression
+    twice = lambda x: (y := inner(x), y, x)  # noqa: E731 - one expression
+    kept, pair = pypto.checkpoint(inner, policy=policy), pypto.checkpoint(twice, policy=policy)
+
+    def around(f, g):
+        def total(x):
+            a, b, c = g(x)
+            return (lax.cos(x) * x * f(x) * lax.tanh(x) + a * lax.exp(b) * lax.sin(a) * c).sum()
+
+        return pypto.grad(total)
+
+    x = RNG.uniform(-1, 1, (64,)).astype(np.float32)
+    wanted = around(inner, twice)(x)
+    nested = pypto.checkpoint(kept, policy=policy)
+    for made in (around(kept, pair)(x), pypto.jit(around(kept, pair))(x), around(nested, pypto.checkpoint(pair))(x)):
+        assert identical(made, wanted)
+
+
+def test_a_result_of_a_checkpoint_that_nobody_uses_does_not_reach_the_gradient():
+    kept = pypto.checkpoint(lambda x: (x * 2.0, lax.log(x)))
+    assert pypto.grad(lambda x: kept(x)[0])(0.0) == 2  # zero times the infinite derivative of the logarithm would be NaN
+    assert identical(pypto.grad(lambda x: pypto.vmap(kept)(x)[0].sum())(np.float32([0, 1])), np.float32([2, 2]))
+
+
 def test_products_over_a_batch_are_computed_again_where_the_policy_says_so():
     f = lambda x: lax.sin(lax.matmul(x, x))  # noqa: E731 - one expression
     batch = np.stack([W, W.T])

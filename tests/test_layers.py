@@ -39,7 +39,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 EXEMPT = {"__init__.py", "__main__.py", "language/__init__.py"}
 
 LINE_LIMIT = 400
-LONG_FILES: set[str] = set()  # files that may pass the limit for now, as "core/ir.py"
+LONG_FILES: set[str] = set()  # files that may pass the limit for now, as "pypto/core/ir.py"
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -132,7 +132,8 @@ def test_import_loads_no_golden_and_no_test_library(module):
 
 
 def test_no_file_is_too_long():
-    lengths = {relative(file): len(file.read_text().splitlines()) for file in FILES}
+    others = [file for folder in ("tests", "docs", "benchmarks") for file in (ROOT / folder).rglob("*.py")]
+    lengths = {file.relative_to(ROOT).as_posix(): len(file.read_text().splitlines()) for file in (*FILES, *others)}
     found = [f"{name} has {length} lines" for name, length in lengths.items() if length > LINE_LIMIT and name not in LONG_FILES]
     assert not found, "\n".join([f"files longer than {LINE_LIMIT} lines are asking for a second room:", *found])
     assert {name for name in LONG_FILES if lengths.get(name, 0) <= LINE_LIMIT} == set(), "LONG_FILES names files that are short by now"

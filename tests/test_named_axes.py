@@ -33,6 +33,19 @@ def test_every_example_gets_what_all_of_them_have_together(name):
     close(found, wanted)
 
 
+@pytest.mark.parametrize("name", ["psum", "pmean", "pmax", "pmin"])
+@pytest.mark.parametrize("values", [np.int32([3, 4, -8]), np.int8([100, 27, 1]), [True, False, True]], ids=["INT32", "INT8", "BOOL"])
+def test_integers_and_truth_values_have_the_sums_means_and_extremes_of_jax(name, values):
+    found, wanted = both(lambda m: lambda x: getattr(m, name)(x, "i"), np.asarray(values), axis_name="i")
+    assert np.asarray(found[0]).dtype == wanted[0].dtype
+    close(found, wanted)
+
+
+def test_no_names_are_one_example():
+    found, wanted = both(lambda m: lambda x: x + m.psum(x, ()) + m.axis_index(()) + m.axis_size(()), X, axis_name="i")
+    close(found, wanted)
+
+
 def test_the_sum_across_examples_has_the_bits_of_the_plain_sum():
     found = pypto.vmap(lambda x: lax.psum(x, "i"), axis_name="i")(X)
     assert identical(found, np.stack([np.asarray(lax.reduce_sum(X, 0))] * 5))
@@ -100,6 +113,8 @@ def test_make_jaxpr_takes_names_and_extents():
         lambda: pypto.vmap(lambda x: lax.psum(x, "k"), axis_name="i")(X),
         lambda: pypto.jit(lambda x: lax.axis_index("i"))(X),
         lambda: pypto.vmap(lambda x: x, axis_name=3)(X),
+        lambda: pypto.vmap(lambda x: lax.psum(x, 3), axis_name="i")(X),
+        lambda: pypto.vmap(lambda x: lax.axis_index(("i", 3)), axis_name="i")(X),
     ],
 )
 def test_a_name_that_no_axis_has_is_refused(action):

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -182,3 +183,11 @@ def test_peak_memory_of_a_checkpointed_chain_is_that_of_two_layers_not_of_all():
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 0.45 * peaks[0], peaks
+
+
+@pytest.mark.parametrize("name", ["log1p", "asinh", "atan", "acos"])
+def test_forward_mode_takes_low_precision_arrays_of_numpy(name):
+    op = getattr(lax, name)
+    x = np.linspace(-0.5, 0.5, 7, dtype=np.float32).astype(ml_dtypes.bfloat16)
+    found = pypto.jvp(op, (x,), (x,))
+    assert all(identical(a, b) for a, b in zip(found, pypto.jvp(op, (pypto.Array(x),), (pypto.Array(x),)), strict=True))

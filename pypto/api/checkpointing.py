@@ -25,7 +25,8 @@ def checkpoint(
 ) -> Callable[..., Any]:
     """A function with the same values, of which reverse mode keeps the arguments only and computes the rest again on the way back.
 
-    As `jax.checkpoint`, which is also called `jax.remat`. The gradient has the same bits, whatever is kept.
+    As `jax.checkpoint`, which is also called `jax.remat`. The gradient has the same bits, whatever is kept;
+    the gradient of that gradient adds up the same terms in another order.
 
     Args:
       policy: what is kept as well: one of `pypto.checkpoint_policies`, or a function `(op, *types of the operands, **options) -> bool`.

@@ -146,6 +146,8 @@ class Op:
       options_on: the chip families that have an option, for options not every chip has.
       jvp, transpose, batching, cpu, pto: the rule, or `No(reason)`; `pypto.interpreters` says what a rule is given and gives.
       linearize: a rule like `jvp` for ops with bodies, which reverse mode takes apart into values and a linear part; None: by `jvp`.
+      unfold: for an op that stands for a linear program, `(operands, **options) -> (the program, the values of its first inputs)`; the
+        others are the last operands. Reverse mode goes on in that program, so that sums have the order they have without the op.
       exact: `Exact(rule)` or `Ulp(bound)`.
       golden: dotted name of the JAX function that computes the same, or None.
       show: `(eqn, atom) -> text`: how the printer writes an application, where name, options, operands is no good reading.
@@ -187,6 +189,7 @@ class Op:
     options_on: dict[str, frozenset[str]] = field(default_factory=dict)
     jvp: Any = field(default_factory=lambda: No("nothing is known about its derivative"))
     linearize: Any = None
+    unfold: Callable[..., tuple[Any, Sequence[Any]]] | None = None
     transpose: Any = field(default_factory=lambda: No("it is not linear: reverse mode goes through the operations of its jvp rule"))
     batching: Any = field(default_factory=lambda: No("nothing is known about its axes"))
     cpu: Any = field(default_factory=lambda: No("it has no rule for the compiled executor"))

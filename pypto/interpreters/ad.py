@@ -87,7 +87,7 @@ def jvp(fn: Flat, primals: Sequence[Any], tangents: Sequence[Any], name: str = "
     parent = current_trace()
     trace = JVPTrace(parent, name)
     with tracing(trace):
-        outs = fn(*(trace.wrap(p, t) for p, t in zip(primals, tangents, strict=True)))
+        outs = fn(*(trace.wrap(operand(p), t) for p, t in zip(primals, tangents, strict=True)))
     pairs = [trace.pair(o) for o in outs]
     return [p for p, _ in pairs], [t for _, t in pairs]
 

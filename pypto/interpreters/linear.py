@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,30 +97,59 @@ def linearize_jaxpr(jaxpr: Jaxpr, moving: Sequence[bool], instantiated: Sequence
 def backward(program: Jaxpr, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """Run a linear program backwards under the current trace: cotangents of its inputs after the residuals, `Zero` where none arrives."""
     count = len(residuals)
-    known: dict[Var, Any] = dict(zip(program.invars[:count], residuals, strict=True))
-    found: dict[Var, Any] = {}
+    run = _Backward(dict(zip(program.invars[:count], residuals, strict=True)), {})
+    run.through(program, cotangents)
+    return [run.found.get(v, Zero(plain(v.aval))) for v in program.invars[count:]]
 
-    def reach(a: Atom, ct: Any) -> None:
-        if isinstance(a, Var) and a not in known and not isinstance(ct, Zero):
+
+@dataclass(frozen=True)
+class _Backward:
+    """Values that are known, and cotangents found so far, by variable."""
+
+    known: dict[Var, Any]
+    found: dict[Var, Any]
+
+    def through(self, program: Jaxpr, cotangents: Sequence[Any]) -> None:
+        for out, ct in zip(program.outs, cotangents, strict=True):
+            self._reach(out, ct)
+        for eqn in reversed(program.eqns):
+            cts = [self.found.pop(v, None) for v in eqn.outs]
+            if any(ct is not None for ct in cts):
+                given = [Zero(plain(v.aval)) if ct is None else ct for v, ct in zip(eqn.outs, cts, strict=True)]
+                with placed(eqn.source):
+                    self._equation(eqn, given)
+
+    def _equation(self, eqn: Eqn, cotangents: list[Any]) -> None:
+        operands = [self._read(a) for a in eqn.ins]
+        if eqn.op.unfold is None:
+            for a, ct in zip(eqn.ins, _transposed(eqn, cotangents, operands), strict=True):
+                if ct is not None:
+                    self._reach(a, ct)
+            return
+        program, first = eqn.op.unfold(operands, **eqn.params)
+        own = program.invars[len(first) :]
+        given = dict(zip(own, eqn.ins[len(eqn.ins) - len(own) :], strict=True))
+        self.known.update(zip(program.invars, first, strict=False))
+        self.through(_renamed(program, given), cotangents)  # what arrives at an operand adds up with what has arrived outside
+
+    def _reach(self, a: Atom, ct: Any) -> None:
+        if isinstance(a, Var) and a not in self.known and not isinstance(ct, Zero):
             check_tangent("a transpose rule", ct, plain(a.aval))
-            found[a] = added(found[a], ct) if a in found else ct
+            self.found[a] = added(self.found[a], ct) if a in self.found else ct
 
-    def read(a: Atom) -> Any:
+    def _read(self, a: Atom) -> Any:
         if isinstance(a, Literal):
             return operand(a)
-        return known[a] if a in known else Undefined(plain(a.aval))
+        return self.known[a] if a in self.known else Undefined(plain(a.aval))
 
-    for out, ct in zip(program.outs, cotangents, strict=True):
-        reach(out, ct)
-    for eqn in reversed(program.eqns):
-        cts = [found.pop(v, None) for v in eqn.outs]
-        if any(ct is not None for ct in cts):
-            given = [Zero(plain(v.aval)) if ct is None else ct for v, ct in zip(eqn.outs, cts, strict=True)]
-            with placed(eqn.source):
-                for a, ct in zip(eqn.ins, _transposed(eqn, given, [read(a) for a in eqn.ins]), strict=True):
-                    if ct is not None:
-                        reach(a, ct)
-    return [found.get(v, Zero(plain(v.aval))) for v in program.invars[count:]]
+
+def _renamed(program: Jaxpr, names: Mapping[Var, Atom]) -> Jaxpr:
+    """The program of other variables."""
+
+    def atoms(given: Sequence[Atom]) -> tuple[Atom, ...]:
+        return tuple(names.get(a, a) if isinstance(a, Var) else a for a in given)
+
+    return program.replace(eqns=tuple(e.replace(ins=atoms(e.ins)) for e in program.eqns), outs=atoms(program.outs))
 
 
 def _transposed(eqn: Eqn, cotangents: list[Any], operands: list[Any]) -> Sequence[Any]:

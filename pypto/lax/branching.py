@@ -11,14 +11,14 @@ from pypto import dtypes
 from pypto.core.avals import ArrayAval, Aval
 from pypto.core.ir import Jaxpr, Var
 from pypto.core.op import OPS, Exact, No, Op, Whole
-from pypto.core.trace import aval_of, current_trace, tracing
-from pypto.interpreters.ad import jvp_jaxpr
+from pypto.core.trace import Trace, Tracer, aval_of, current_trace, tracing
+from pypto.interpreters.ad import JVPTrace, jvp_jaxpr
 from pypto.interpreters.batching import Batched, batch, batch_jaxpr, chosen, repeated
 from pypto.interpreters.evaluate import evaluate
 from pypto.interpreters.linear import backward, linearize_jaxpr
 from pypto.interpreters.partial_eval import ClosedTrace, replay
 from pypto.interpreters.rules import Pair
-from pypto.interpreters.tangents import Undefined, Zero, apply, instantiate, plain, zeros
+from pypto.interpreters.tangents import Undefined, Zero, apply, differentiable, instantiate, plain, zeros
 from pypto.lax.families import Sample, computed
 
 
@@ -132,11 +132,29 @@ def _batching(op: Op, size: int, operands: Sequence[Any], batched: Sequence[bool
         return apply(op, [index, *rest], {"branches": programs}), which
     at = OPS["clamp"](0, index, len(branches) - 1)
     results: list[Any] = []
+    guarded = _is_differentiated(current_trace())
     for i, branch in enumerate(branches):
-        outs, own = batch(lambda *xs, branch=branch: replay(branch, xs), size, rest, batched[1:], branch.name)
+        taken = OPS["eq"](at, i) if i or guarded else None
+        given, which = _guarded(taken, size, rest, batched[1:]) if guarded else (rest, batched[1:])
+        outs, own = batch(lambda *xs, branch=branch: replay(branch, xs), size, given, which, branch.name)
         outs = [x if b else repeated(x, size) for x, b in zip(outs, own, strict=True)]
-        results = outs if not i else [chosen(OPS["eq"](at, i), new, old) for new, old in zip(outs, results, strict=True)]
+        results = outs if not i else [chosen(taken, new, old) for new, old in zip(outs, results, strict=True)]
     return results, [True] * len(results)
+
+
+def _is_differentiated(trace: Trace | None) -> bool:
+    return trace is not None and (isinstance(trace, JVPTrace) or _is_differentiated(trace.parent))
+
+
+def _guarded(taken: Any, size: int, operands: Sequence[Any], batched: Sequence[bool]) -> Batched:
+    """The operands of one branch: to those of an example that does not take it nothing flows back, as zero times a derivative that is
+    infinite there would be NaN."""
+    given, which = list(operands), list(batched)
+    for k, x in enumerate(operands):
+        if isinstance(x, Tracer) and differentiable(x.aval):
+            each = x if batched[k] else repeated(x, size)
+            given[k], which[k] = chosen(taken, each, apply(OPS["stop"], [each], {})[0]), True
+    return given, which
 
 
 @computed(

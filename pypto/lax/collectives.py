@@ -11,7 +11,7 @@ from pypto import dtypes, tree
 from pypto.core.array import Array
 from pypto.core.avals import ArrayAval
 from pypto.core.op import OPS, Exact, No, Op, Whole
-from pypto.core.trace import current_trace
+from pypto.core.trace import aval_of, current_trace
 from pypto.errors import CallError, InternalError
 from pypto.interpreters.batching import Batched, named_axes
 from pypto.interpreters.rules import linear, pullback
@@ -27,20 +27,31 @@ def _unbound(name: str, bound: Sequence[str]) -> CallError:
     return CallError("PL622", f"no axis is named {name!r}{known}", fix=f"pypto.vmap(..., axis_name={name!r}) around the function")
 
 
-def _bound(name: str) -> int:
+def _bound(name: Any) -> int:
     """The extent of a named axis.
 
     Errors:
       PL622 where there is none of that name.
     """
     axes = named_axes(current_trace())
+    if not isinstance(name, str):
+        raise CallError("PL622", f"{name!r} is no name of an axis", fix="the string that vmap got as axis_name=, or a tuple of such")
     if name not in axes:
         raise _unbound(name, list(axes))
     return axes[name]
 
 
 def _each(axis_name: AxisName | Sequence[AxisName]) -> tuple[str, ...]:
-    return (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+    """The names, one or several.
+
+    Errors:
+      PL622 for what is no name of an axis here.
+    """
+    given: Any = axis_name
+    names = tuple(given) if isinstance(given, tuple | list) else (given,)
+    for name in names:
+        _bound(name)
+    return names
 
 
 def _across(along: Callable[[Any], Any], alike: Callable[[Any, int], Any]) -> Callable[..., Batched]:
@@ -56,8 +67,8 @@ def _across(along: Callable[[Any], Any], alike: Callable[[Any, int], Any]) -> Ca
     return rule
 
 
-def _together(reduce: str) -> Callable[[Any], Any]:
-    return lambda x: OPS[reduce](x, axes=(0,))
+def _together(reduce: str, of_truths: str | None = None) -> Callable[[Any], Any]:
+    return lambda x: OPS[of_truths if of_truths and x.dtype is dtypes.BOOL else reduce](x, axes=(0,))
 
 
 def collective(**rules: Any) -> Callable[[Callable[..., Any]], Op]:
@@ -86,13 +97,13 @@ def psum_(x: Any, *, axis_name: str) -> Any:
 _NO_PATH = No("which example has the extreme is not kept; write it with lax.psum, or outside the mapped function")
 
 
-@collective(exact=Exact("max, min"), jvp=_NO_PATH, batching=_across(_together("reduce_max"), lambda x, size: x))
+@collective(exact=Exact("max, min"), jvp=_NO_PATH, batching=_across(_together("reduce_max", "reduce_or"), lambda x, size: x))
 def pmax_(x: Any, *, axis_name: str) -> Any:
     """The largest over the examples along a named axis; `lax.pmax` is the spelling for users."""
     raise _unbound(axis_name, ())
 
 
-@collective(exact=Exact("max, min"), jvp=_NO_PATH, batching=_across(_together("reduce_min"), lambda x, size: x))
+@collective(exact=Exact("max, min"), jvp=_NO_PATH, batching=_across(_together("reduce_min", "reduce_and"), lambda x, size: x))
 def pmin_(x: Any, *, axis_name: str) -> Any:
     """The smallest over the examples along a named axis; `lax.pmin` is the spelling for users."""
     raise _unbound(axis_name, ())
@@ -124,10 +135,10 @@ def axis_index_(*, axis_name: str) -> Any:
 
 def _mapped(op: str, x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
     names = _each(axis_name)
-    for name in names:
-        _bound(name)
 
     def one(leaf: Any) -> Any:
+        if op == "psum" and aval_of(leaf).dtype is dtypes.BOOL:
+            leaf = OPS["convert"](leaf, dtype=dtypes.INT32)
         for name in names:
             leaf = OPS[op](leaf, axis_name=name)
         return leaf
@@ -139,7 +150,7 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
     """The sum over all examples along a named axis of `pypto.vmap`, for each of them, as `jax.lax.psum`.
 
     Args:
-      x: a tree of arrays; of a number the sum is the number times the extent, at once.
+      x: a tree of arrays; of a number the sum is the number times the extent, at once. Truth values are counted, in INT32.
       axis_name: the name given to `pypto.vmap(..., axis_name=)`, or several.
     Numerics:
       As `lax.reduce_sum` over the examples: FP32 in the order lanes64.
@@ -161,12 +172,19 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
 def pmean(x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
     """The mean over all examples along a named axis, as `jax.lax.pmean`: `psum` divided by the extent. Arguments as `psum`.
 
+    The mean of floats has their dtype, that of integers and truth values is FP32.
+
     >>> import numpy as np, pypto
     >>> pypto.vmap(lambda v: v - pmean(v, "rows"), axis_name="rows")(np.float32([1, 3]))
     Array([-1.,  1.], dtype=FP32)
     """
     size = psum(1, axis_name)
-    return tree.tree_map(lambda total: total / size, psum(x, axis_name))
+
+    def divided(total: Any) -> Any:
+        floating = isinstance(total, float) or aval_of(total).dtype.is_float
+        return (total if floating else OPS["convert"](total, dtype=dtypes.FP32)) / size
+
+    return tree.tree_map(divided, psum(x, axis_name))
 
 
 def pmax(x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
@@ -198,10 +216,9 @@ def axis_index(axis_name: AxisName | Sequence[AxisName]) -> Any:
     """
     index: Any = None
     for name in _each(axis_name):
-        size = _bound(name)
         own = OPS["axis_index"](axis_name=name)
-        index = own if index is None else index * size + own
-    return index
+        index = own if index is None else index * _bound(name) + own
+    return Array(0, dtypes.INT32) if index is None else index
 
 
 def axis_size(axis_name: AxisName | Sequence[AxisName]) -> int:

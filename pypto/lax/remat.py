@@ -14,10 +14,10 @@ from pypto.core.op import OPS, Exact, Moves, No, Op, Whole
 from pypto.core.trace import aval_of, current_trace, tracing
 from pypto.interpreters.ad import jvp
 from pypto.interpreters.batching import Batched, batch, batch_jaxpr, pointwise
-from pypto.interpreters.linear import backward, linearize_jaxpr
+from pypto.interpreters.linear import linearize_jaxpr
 from pypto.interpreters.partial_eval import ClosedTrace, pruned, replay
 from pypto.interpreters.rules import Pair, linear, pullback
-from pypto.interpreters.tangents import Zero, apply, instantiate, plain
+from pypto.interpreters.tangents import Zero, apply, plain
 from pypto.lax.custom import body_outs, run_body
 from pypto.lax.families import computed, elementwise_aval
 
@@ -109,9 +109,17 @@ def _remat_linearize(op: Op, primals: Sequence[Any], tangents: Sequence[Any], pa
     made = apply(op, primals, {"body": first, "policy": policy})
     outs, kept = made[:count], made[count:]
     wanted = [x for x, v in zip(primals, known.invars, strict=True) if v in again.invars]
-    operands = [*wanted, *kept, *(t for t in tangents if not isinstance(t, Zero))]
-    options = {"again": again, "tangent": tangent}
-    found = iter(apply(OPS["remat_tangent"], operands, options))
+    given = [t for t in tangents if not isinstance(t, Zero)]
+    results: dict[Atom, Any] = dict.fromkeys(
+        tangent.outs
+    )  # one that is returned twice is one tangent; an operand's stays that of the operand
+    passed: dict[Atom, Any] = dict(zip(tangent.invars[len(tangent.invars) - len(given) :], given, strict=True))
+    new = [a for a in results if a not in passed]
+    if new:
+        options = {"again": again, "tangent": tangent.replace(outs=tuple(new))}
+        results.update(zip(new, apply(OPS["remat_tangent"], [*wanted, *kept, *given], options), strict=True))
+    results.update(passed)
+    found = iter(results[a] for a in tangent.outs)
     return outs, [next(found) if m else Zero(plain(aval_of(o))) for o, m in zip(outs, moves, strict=True)]
 
 
@@ -152,12 +160,9 @@ def _whole(again: Jaxpr, tangent: Jaxpr, operands: Sequence[Any]) -> list[Any]:
     return replay(tangent, [*replay(again, operands[:count]), *operands[count:]])
 
 
-def _tangent_transpose(op: Op, cotangents: Sequence[Any], operands: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
+def _unfold(operands: Sequence[Any], *, again: Jaxpr, tangent: Jaxpr) -> tuple[Jaxpr, Sequence[Any]]:
     """What is not kept is computed again, then back through the linear part."""
-    again, tangent = params["again"], params["tangent"]
-    count = len(again.invars)
-    found = backward(tangent, replay(again, operands[:count]), [instantiate(ct) for ct in cotangents])
-    return [*(None for _ in range(count)), *found]
+    return tangent, replay(again, operands[: len(again.invars)])
 
 
 def _inline_jvp(op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Pair:
@@ -174,7 +179,8 @@ def _inline_batching(op: Op, size: int, operands: Sequence[Any], batched: Sequen
     axes=Whole(),
     exact=Exact("movement"),
     jvp=_inline_jvp,
-    transpose=_tangent_transpose,
+    unfold=_unfold,
+    transpose=No("reverse mode goes on in its linear part"),
     batching=_inline_batching,
     pto=_PTO,
     unit="scalar",
