@@ -172,7 +172,7 @@ def check_differentiable(fun: Any, what: str, x: Any) -> None:
         raise NumericsError(
             "PL720",
             f"{what} of `{name_of(fun)}` is {aval}: only FP32, FP16 and BF16 values have derivatives",
-            fix="argnums of the float arguments, x.astype(pypto.FP32), or allow_int=True, which gives None there",
+            fix='argnums of the float arguments, x.astype("FP32"), or allow_int=True, which gives None there',
         )
 
 
