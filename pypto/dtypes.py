@@ -250,7 +250,7 @@ def dtype_of(x: Any) -> DType:
     if found is None:
         text = repr(x) if isinstance(x, str) else getattr(x, "__name__", str(x))
         wide = "float" in text or "complex" in text or "double" in text
-        fix = "convert to float32 (pypto.FP32) first" if wide else f"use one of {', '.join(DTYPES)}"
+        fix = "convert to float32 (FP32) first" if wide else f"use one of {', '.join(DTYPES)}"
         raise ShapeError("PL305", f"{text} is not a dtype of pypto", fix=fix)
     return found
 

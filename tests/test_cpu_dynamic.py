@@ -8,6 +8,7 @@ import pytest
 import pypto
 import pypto.language as pl
 from pypto.interpreters.cpu.facts import facts
+from pypto.interpreters.cpu.independence import Access, conflict
 from pypto.interpreters.cpu.machine import unsupported
 
 pytestmark = pytest.mark.skipif(bool(unsupported()), reason=unsupported() or "-")
@@ -165,3 +166,46 @@ def first_rows_then_all(x: Rows, out: pl.Out[Rows]):
 def test_what_lies_behind_the_turns_that_were_looked_at_still_reads_as_zero():
     """Eight turns read what was written before; the ninth does not."""
     agree(first_rows_then_all, 128)
+
+
+def windows_of_turns(rng, turns):
+    """Random accesses of one buffer by a loop without a known end and one of two turns inside: for so many turns, boxes [turns, 2, 4]."""
+    t, c = np.arange(turns)[:, None], np.arange(2)[None, :]
+    found = []
+    for _ in range(rng.integers(1, 4)):
+        step, begin = rng.choice([16, 16, 15, 17, 0, -16]), rng.choice([0, 8, 64, 4000])
+        row = t * step + begin + c * rng.choice([0, 0, 8, 64]) + (t - 20) * c * rng.choice([0, 0, 0, 1])
+        column = t * 0 + c * rng.choice([0, 32]) + rng.choice([0, 32])
+        found.append((str(rng.choice(["read", "write"])), row, int(rng.choice([1, 4])), column, int(rng.choice([32, 64]))))
+    return found
+
+
+def meet(a, b):
+    """Whether two turns, or parts of them, touch an element that one of them writes."""
+    return any(
+        "write" in (p[0], q[0]) and p[1] < q[1] + q[2] and q[1] < p[1] + p[2] and p[3] < q[3] + q[4] and q[3] < p[3] + p[4]
+        for p in a
+        for q in b
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1], ids=["the endless loop", "the loop inside"])
+def test_turns_that_are_called_independent_never_meet(axis):
+    rng, proven = np.random.default_rng(axis), 0
+    for _ in range(400):
+        state = rng.bit_generator.state
+        few = windows_of_turns(rng, 8)
+        rng.bit_generator.state = state
+        many = windows_of_turns(rng, 100)
+        buffer: Any = object()
+        accesses = [Access(kind, buffer, (row.T, column.T), (m, n), None, (8, 2), frozenset({0})) for kind, row, m, column, n in few]
+        if conflict(accesses, frozenset(), axis, (8, 2)[axis]) is None:
+            continue
+        proven += 1
+        part = {(t, c): [(k, r[t, c], m, s[t, c], n) for k, r, m, s, n in many] for t in range(100) for c in range(2)}
+        if axis:
+            assert not any(meet(part[t, 0], part[t, 1]) for t in range(100)), few
+        else:
+            whole = [part[t, 0] + part[t, 1] for t in range(100)]
+            assert not any(meet(a, b) for i, a in enumerate(whole) for b in whole[i + 1 : i + 40]), few
+    assert proven > 20

@@ -89,6 +89,13 @@ class _Names:
         return (options["name"] in self.names) is self.inside
 
 
+def _named(names: Sequence[str], *, inside: bool, others: bool) -> Policy:
+    for name in names:
+        if not isinstance(name, str):
+            raise CallError("PL601", f"{name!r} is no name for checkpoint_name", fix="strings, each an argument of its own")
+    return _Names(frozenset(names), inside, others)
+
+
 class checkpoint_policies:  # lower case as in JAX
     """What `checkpoint` keeps for the way back, by JAX's names.
 
@@ -109,17 +116,17 @@ class checkpoint_policies:  # lower case as in JAX
     @staticmethod
     def save_only_these_names(*names: str) -> Policy:
         """Keep what `checkpoint_name` gave one of these names."""
-        return _Names(frozenset(names), inside=True, others=False)
+        return _named(names, inside=True, others=False)
 
     @staticmethod
     def save_any_names_but_these(*names: str) -> Policy:
         """Keep what has a name, but for these."""
-        return _Names(frozenset(names), inside=False, others=False)
+        return _named(names, inside=False, others=False)
 
     @staticmethod
     def save_anything_except_these_names(*names: str) -> Policy:
         """Keep everything, but for what has one of these names."""
-        return _Names(frozenset(names), inside=False, others=True)
+        return _named(names, inside=False, others=True)
 
     @staticmethod
     def save_from_both_policies(first: Policy, second: Policy) -> Policy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -68,6 +68,9 @@ class Jitted:
     def __init__(self, fun: Callable[..., Any], static: frozenset[int | str], donated: frozenset[int | str]) -> None:
         self.fun = fun
         self.static, self.donated = _both_ways(fun, static), _both_ways(fun, donated)
+        for c in self.static & self.donated:
+            what = called(fun, c) if isinstance(c, int) else f"`{c}`"
+            raise CallError("PL601", f"{what} of `{name_of(fun)}` is static and given away", fix="one or the other")
         from pypto import captures  # what it needs to know of Python's files takes a while to find out
 
         self._captures: Any = captures
@@ -247,13 +250,16 @@ def _both_ways(fun: Any, chosen: frozenset[int | str]) -> frozenset[int | str]:
     signature = signature_of(fun)
     if signature is None:
         return chosen
-    named = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    kinds = signature.parameters.values()
+    named = [p.name for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     found = set(chosen)
     for i, name in enumerate(named):
         if name in chosen or i in chosen or i - len(named) in chosen:
             found |= {i, name}
     for c in chosen:
-        if isinstance(c, str) and c not in signature.parameters and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+        if isinstance(c, int) and not -len(named) <= c < len(named) and not any(p.kind is p.VAR_POSITIONAL for p in kinds):
+            raise CallError("PL601", f"`{name_of(fun)}` has no positional parameter {c}", fix=f"it has {len(named)} of them")
+        if isinstance(c, str) and c not in signature.parameters and not any(p.kind is p.VAR_KEYWORD for p in kinds):
             raise CallError("PL601", f"`{name_of(fun)}` has no parameter `{c}`", fix=f"one of {', '.join(signature.parameters)}")
     return frozenset(c for c in found if not (isinstance(c, int) and c < 0 and c + len(named) in found))
 
@@ -337,5 +343,8 @@ def jit(
 
 
 def _chosen(positions: int | Sequence[int] | None, names: str | Sequence[str] | None) -> frozenset[int | str]:
-    named = () if names is None else (names,) if isinstance(names, str) else tuple(names)
+    named = () if names is None else tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else (names,)
+    for name in named:
+        if not isinstance(name, str):
+            raise CallError("PL601", f"{name!r} is no name of a parameter", fix="a string")
     return frozenset([*static_positions(positions), *named])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from pypto import tree
 from pypto.core.array import Array
@@ -18,8 +20,16 @@ NUMBERS = (bool, int, float)
 
 
 def static_positions(given: int | Sequence[int] | None) -> frozenset[int]:
-    """Positions as a set; one may be given alone."""
-    return frozenset() if given is None else frozenset((given,)) if isinstance(given, int) else frozenset(given)
+    """Positions as a set; one may be given alone.
+
+    Errors:
+      PL601 for what is no position.
+    """
+    each = () if given is None else given if isinstance(given, Iterable) else (given,)
+    for p in each:
+        if not isinstance(p, int | np.integer) or isinstance(p, bool):
+            raise CallError("PL601", f"{p!r} is no position of an argument", fix="whole numbers from 0, or from -1 backwards")
+    return frozenset(map(int, each))
 
 
 def is_static(i: int, positions: frozenset[int], count: int) -> bool:
@@ -116,6 +126,7 @@ def chosen(fun: Any, argnums: int | Sequence[int], args: Sequence[Any], allow_in
       PL601 for a position that was not given or is there twice, PL720 for an argument without a derivative.
     """
     found = []
+    static_positions(argnums)
     for p in (argnums,) if isinstance(argnums, int) else argnums:
         i = p + len(args) if p < 0 else p
         if not 0 <= i < len(args):
@@ -161,7 +172,7 @@ def check_differentiable(fun: Any, what: str, x: Any) -> None:
         raise NumericsError(
             "PL720",
             f"{what} of `{name_of(fun)}` is {aval}: only FP32, FP16 and BF16 values have derivatives",
-            fix="argnums of the float arguments, x.astype(pypto.FP32), or allow_int=True, which gives None there",
+            fix='argnums of the float arguments, x.astype("FP32"), or allow_int=True, which gives None there',
         )
 
 

@@ -12,6 +12,7 @@ from pypto.api.flat import Flattened, is_static, name_of, static_positions
 from pypto.core.avals import ArrayAval, Aval
 from pypto.core.ir import Jaxpr
 from pypto.core.trace import aval_of, current_trace, tracing
+from pypto.core.whole import wholes
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import CallError
 from pypto.interpreters.partial_eval import ClosedTrace
@@ -29,7 +30,7 @@ class ShapeDtypeStruct:
     dtype: DType
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "shape", wholes("ShapeDtypeStruct: shape", self.shape))
         object.__setattr__(self, "dtype", dtype_of(self.dtype))
 
     @property

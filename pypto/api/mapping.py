@@ -51,7 +51,7 @@ def vmap(
 
 
 def _axes_of(fun: Any, in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
-    if not (in_axes is None or isinstance(in_axes, int | tuple | list)):
+    if isinstance(in_axes, bool) or not (in_axes is None or isinstance(in_axes, int | tuple | list)):
         raise CallError("PL622", f"in_axes of `{name_of(fun)}` is {in_axes!r}", fix="a number, None, or a tuple with an entry per argument")
     if isinstance(in_axes, tuple | list) and len(in_axes) != len(args):
         raise CallError("PL622", f"in_axes of `{name_of(fun)}` has {len(in_axes)} entries for {len(args)} arguments", fix="one for each")

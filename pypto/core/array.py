@@ -306,7 +306,7 @@ def to_numpy(x: Any) -> np.ndarray:
     if isinstance(x, bool):
         return np.asarray(x)
     if isinstance(x, int):
-        return np.asarray(x, np.int32 if -(2**31) <= x < 2**31 else np.int64)
+        return np.asarray(x, np.int32) if -(2**31) <= x < 2**31 else np.asarray(numerics.round_literal(x, dtypes.INT64))
     if isinstance(x, float):
         return np.asarray(numerics.round_literal(x, dtypes.FP32))
     if type(x).__module__.split(".")[0] == "torch":

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pypto.core.avals import Aval
+from pypto.core.index import Index
+from pypto.core.whole import whole, wholes
 from pypto.dtypes import dtype_of
 from pypto.errors import CallError, InternalError, NumericsError
 
@@ -242,7 +244,7 @@ class Op:
         for name in self.options:
             if name not in params:
                 raise self._misused(f"misses the option `{name}`")
-        return self.bind(*operands, **{name: _option(name, value) for name, value in params.items()})
+        return self.bind(*operands, **{name: self._option(name, value) for name, value in params.items()})
 
     def _options(self, extra: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
         if len(extra) > len(self.options):
@@ -252,6 +254,21 @@ class Op:
                 raise self._misused(f"got `{name}` twice")
             params[name] = value
         return params
+
+    def _option(self, name: str, value: Any) -> Any:
+        """An option as equations hold it: sequences as tuples, dtypes as rows of the table.
+
+        Errors:
+          PL308 for what is no whole number, where the signature asks for one.
+        """
+        kind = self.signature.parameters[name].annotation
+        if kind == "int" and type(value) is not int:
+            whole(f"{self.name}: {name}", value)
+        if kind in _WHOLES and not (type(value) is tuple and all(type(v) in _DIMS for v in value)):
+            return wholes(f"{self.name}: {name}", value)
+        if isinstance(value, list):
+            return tuple(value)
+        return dtype_of(value) if name.endswith("dtype") and value is not None else value
 
     def _misused(self, how: str) -> CallError:
         return CallError("PL601", f"{self.name}() {how}", fix=f"{self.name}{self.signature}")
@@ -291,12 +308,7 @@ class Op:
         return value
 
 
-def _option(name: str, value: Any) -> Any:
-    """An option as equations hold it: sequences as tuples, dtypes as rows of the table."""
-    if isinstance(value, list):
-        return tuple(value)
-    return dtype_of(value) if name.endswith("dtype") and value is not None else value
-
-
+_WHOLES = ("tuple[int, ...]", "Sequence[int]")
+_DIMS = (int, Index)
 OPS: dict[str, Op] = {}
 """Every op, by name. Filled by the decorators when `pypto.lax` is imported; read-only afterwards."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from pypto import dtypes
 from pypto.core.trace import aval_of
+from pypto.core.whole import wholes
 from pypto.errors import ShapeError
 from pypto.lax.compare import eq, select
 from pypto.lax.reduction import normal_axes
@@ -27,7 +28,7 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     (3,)
     """
     shape = shape_of(array)
-    gone = normal_axes("squeeze", len(shape), tuple(dimensions))
+    gone = normal_axes("squeeze", len(shape), wholes("squeeze: dimensions", dimensions))
     if any(shape[a] != 1 for a in gone):
         raise ShapeError("PL301", f"squeeze: axes {list(dimensions)} of {list(shape)}", fix="axes of extent 1")
     return reshape(array, shape=tuple(d for i, d in enumerate(shape) if i not in gone))
@@ -42,7 +43,8 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
     (1, 3, 1)
     """
     shape = shape_of(array)
-    made = normal_axes("expand_dims", len(shape) + len(dimensions), tuple(dimensions))
+    dimensions = wholes("expand_dims: dimensions", dimensions)
+    made = normal_axes("expand_dims", len(shape) + len(dimensions), dimensions)
     rest = iter(shape)
     return reshape(array, shape=tuple(1 if i in made else next(rest) for i in range(len(shape) + len(made))))
 
@@ -56,7 +58,7 @@ def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: S
     Array([[1, 1],
            [2, 2]], dtype=INT32)
     """
-    have, want, axes = shape_of(operand), tuple(map(int, shape)), tuple(map(int, broadcast_dimensions))
+    have, want, axes = shape_of(operand), wholes("broadcast_in_dim: shape", shape), wholes("broadcast_in_dim: axes", broadcast_dimensions)
     fits = len(axes) == len(have) and list(axes) == sorted(set(axes)) and all(0 <= a < len(want) for a in axes)
     if not fits or any(d not in (1, want[a]) for d, a in zip(have, axes, strict=True)):
         raise ShapeError(

@@ -11,11 +11,13 @@ import numpy as np
 from pypto import dtypes, numerics
 from pypto.core.avals import ArrayAval, Aval, TileAval
 from pypto.core.op import Exact, Native, No, Whole
+from pypto.core.whole import wholes
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
 from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import NOT_LINEAR
 from pypto.lax.families import FLOATS, computed, literal
+from pypto.lax.reduction import normal_axis
 from pypto.lax.shape import broadcast, ramp, reshape
 
 Known = tuple[int | None, ...] | None
@@ -208,10 +210,8 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
     Array([[0, 0, 0],
            [1, 1, 1]], dtype=INT32)
     """
-    kind, rank = dtype_of(dtype), len(shape)
-    axis = dimension + rank if dimension < 0 else dimension
-    if not 0 <= axis < rank:
-        raise ShapeError("PL308", f"broadcasted_iota: axis {dimension} of {list(shape)}", fix="an axis of the shape")
-    line = ramp(literal(0, kind), shape=(int(shape[axis]),), dtype=kind)
-    column = reshape(line, shape=tuple(int(d) if i == axis else 1 for i, d in enumerate(shape)))
-    return broadcast(column, shape=tuple(int(d) for d in shape))
+    kind, extents = dtype_of(dtype), wholes("broadcasted_iota: shape", shape)
+    axis = normal_axis("broadcasted_iota", len(extents), dimension)
+    line = ramp(literal(0, kind), shape=(extents[axis],), dtype=kind)
+    column = reshape(line, shape=tuple(d if i == axis else 1 for i, d in enumerate(extents)))
+    return broadcast(column, shape=extents)

@@ -16,6 +16,7 @@ from pypto.core.avals import ArrayAval, Aval, scalar
 from pypto.core.ir import Jaxpr
 from pypto.core.op import OPS
 from pypto.core.trace import Tracer, aval_of, current_trace
+from pypto.core.whole import whole
 from pypto.errors import BodyError, CallError, OutputError, ShapeError
 from pypto.interpreters.batching import batch, repeated, reshaped
 from pypto.interpreters.partial_eval import joined, trace_flat
@@ -196,13 +197,17 @@ def scan(
     (Array(6, dtype=INT32), Array([0, 1, 3], dtype=INT32))
     """
     given, given_structure, _ = leaves_of(xs)
-    lengths = {aval_of(x).static_shape[0] if aval_of(x).rank else None for x in given} | ({int(length)} if length is not None else set())
+    lengths = {aval_of(x).static_shape[0] if aval_of(x).rank else None for x in given}
+    if length is not None:
+        lengths.add(whole("scan: length", length))
     if len(lengths) != 1 or None in lengths:
         found = f"leading extents {sorted(map(str, lengths))}" if lengths else "neither xs nor a length"
         code = ("PL301", "one leading extent for all of xs") if lengths else ("PL601", "length=")
         raise (ShapeError if lengths else CallError)(code[0], f"scan: {found}", fix=code[1])
     (turns,) = lengths
     assert turns is not None
+    if turns < 0:
+        raise CallError("PL601", f"scan: length={turns}", fix="0 or more")
     slices = [ArrayAval(aval_of(x).static_shape[1:], aval_of(x).dtype) for x in given]
 
     def part(body: Traced) -> tuple[tree.Structure, list[Aval]]:
@@ -228,7 +233,7 @@ def unrolled(unroll: int | bool | None, turns: int) -> int:
     """
     if unroll is True:
         return max(turns, 1)
-    asked = 1 if unroll is None or unroll is False else operator.index(unroll)
+    asked = 1 if unroll is None or unroll is False else whole("unroll", unroll)
     if asked < 1:
         raise CallError("PL601", f"unroll={unroll!r}: a run of the body does at least one turn", fix="1 or more, True for all, or False")
     return min(asked, max(turns, 1))
@@ -318,9 +323,10 @@ def map_(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> An
     body.__name__ = name_of(f)
     if batch_size is None:
         return scan(body, None, xs)[1]
-    if operator.index(batch_size) < 1:
+    together = whole("map: batch_size", batch_size)
+    if together < 1:
         raise CallError("PL601", f"map: batch_size={batch_size}", fix="1 or more")
-    return _in_batches(f, xs, operator.index(batch_size))
+    return _in_batches(f, xs, together)
 
 
 def _in_batches(f: Callable[..., Any], xs: Any, size: int) -> Any:

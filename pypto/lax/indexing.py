@@ -5,7 +5,7 @@ These are for array programs: starts are clamped so that a window lies inside (i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from pypto.core.array import Array
 from pypto.core.avals import ArrayAval, Aval
 from pypto.core.op import OPS, No, Op
 from pypto.core.trace import aval_of
+from pypto.core.whole import whole, wholes
 from pypto.errors import ShapeError
 from pypto.interpreters.batching import Batched, axis_option, per_example, repeated, with_params
 from pypto.interpreters.cpu.rules import Tilewise
@@ -78,8 +79,9 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> tuple
 
 
 def _window_normal(x: Aval, *, start_indices: Any, limit_indices: Any, strides: Any = None) -> dict[str, Any]:
-    steps = (1,) * x.rank if strides is None else tuple(int(s) for s in strides)
-    return {"start_indices": tuple(map(int, start_indices)), "limit_indices": tuple(map(int, limit_indices)), "strides": steps}
+    steps = (1,) * x.rank if strides is None else wholes("slice: strides", strides)
+    starts, limits = wholes("slice: start_indices", start_indices), wholes("slice: limit_indices", limit_indices)
+    return {"start_indices": starts, "limit_indices": limits, "strides": steps}
 
 
 def _window_aval(x: Aval, *, start_indices: tuple[int, ...], limit_indices: tuple[int, ...], strides: tuple[int, ...]) -> Aval:
@@ -135,12 +137,15 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
     along = normal_axis("slice_in_dim", len(shape), axis)
     low, high = _counted(start_index, 0, shape[along]), _counted(limit_index, shape[along], shape[along])
     starts, limits, steps = [0] * len(shape), list(shape), [1] * len(shape)
-    starts[along], limits[along], steps[along] = low, high, int(stride)
+    starts[along], limits[along], steps[along] = low, high, whole("slice_in_dim: stride", stride)
     return slice_window(operand, starts, limits, steps)
 
 
 def _counted(bound: int | None, default: int, extent: int) -> int:
-    return default if bound is None else int(bound) + (extent if bound < 0 else 0)
+    if bound is None:
+        return default
+    bound = whole("slice_in_dim: a bound", bound)
+    return bound + (extent if bound < 0 else 0)
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
@@ -176,7 +181,7 @@ def _negative_normal(x: Aval, *operands: Aval, allow_negative_indices: Any = Tru
     wraps = (
         (bool(allow_negative_indices),) * x.rank if isinstance(allow_negative_indices, bool) else tuple(map(bool, allow_negative_indices))
     )
-    sizes = {"slice_sizes": tuple(map(int, rest["slice_sizes"]))} if "slice_sizes" in rest else {}
+    sizes = {"slice_sizes": wholes("dynamic_slice: slice_sizes", rest["slice_sizes"])} if "slice_sizes" in rest else {}
     return {**rest, **sizes, "allow_negative_indices": wraps}
 
 
@@ -306,13 +311,14 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
 
 
 def _pad_normal(x: Aval, value: Aval, *, padding_config: Any) -> dict[str, Any]:
-    return {"padding_config": tuple((int(low), int(high), int(inner)) for low, high, inner in padding_config)}
+    each = padding_config if isinstance(padding_config, Iterable) else (padding_config,)
+    return {"padding_config": tuple(wholes("pad: (low, high, interior)", p) for p in each)}
 
 
 def _pad_aval(x: Aval, value: Aval, *, padding_config: tuple[tuple[int, int, int], ...]) -> Aval:
     if value.shape != () or value.dtype is not x.dtype:
         raise ShapeError("PL302", f"pad: {value} pads {x}", fix="a scalar of its dtype")
-    if len(padding_config) != x.rank or any(inner < 0 for _, _, inner in padding_config):
+    if len(padding_config) != x.rank or any(len(p) != 3 or p[2] < 0 for p in padding_config):
         raise ShapeError("PL308", f"pad: {list(padding_config)} of {x}", fix="(low, high, interior) per axis, interior not negative")
     shape = tuple(d + low + high + max(d - 1, 0) * inner for d, (low, high, inner) in zip(x.static_shape, padding_config, strict=True))
     if any(d < 0 for d in shape):
@@ -377,7 +383,7 @@ def pad(operand: Any, padding_value: Any, *, padding_config: Any) -> Any:
     pto=_PTO,
     golden="jax.lax.rev",
 )
-def rev(operand: Any, *, dimensions: Any) -> Any:
+def rev(operand: Any, *, dimensions: tuple[int, ...]) -> Any:
     """Reverse the order of the elements along axes.
 
     >>> import numpy as np

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pypto.core.avals import Aval
+from pypto.core.whole import wholes
 from pypto.errors import ShapeError
 
 
@@ -94,7 +95,7 @@ class ScatterDimensionNumbers:
 
 def numbers(cls: type, given: Any) -> Any:
     """Dimension numbers with tuples of plain ints; also taken from JAX's class of the same name."""
-    return cls(*(tuple(map(int, getattr(given, name))) for name in cls.__dataclass_fields__))  # type: ignore[attr-defined]
+    return cls(*(wholes(name, getattr(given, name)) for name in cls.__dataclass_fields__))  # type: ignore[attr-defined]
 
 
 def check_numbers(name: str, operand: Aval, indices: Aval, dn: GatherDimensionNumbers, sizes: Sequence[int], rank: int) -> None:

@@ -14,6 +14,7 @@ from pypto.core.array import Array
 from pypto.core.avals import ArrayAval, Aval, TileAval
 from pypto.core.op import OPS, Exact, Labels, Native, No, Op
 from pypto.core.trace import aval_of
+from pypto.core.whole import is_sequence, wholes
 from pypto.dtypes import DType
 from pypto.errors import ShapeError
 from pypto.interpreters.batching import axis_option
@@ -30,9 +31,9 @@ def normal_axes(name: str, rank: int, axes: Any) -> tuple[int, ...]:
     """Axes as ascending non-negative numbers; None means all.
 
     Errors:
-      PL308 for an axis that does not exist or comes twice.
+      PL308 for an axis that is no whole number, does not exist or comes twice.
     """
-    wanted = range(rank) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
+    wanted = range(rank) if axes is None else wholes(f"{name}: an axis", axes if is_sequence(axes) else (axes,))
     result = tuple(sorted(a + rank if a < 0 else a for a in wanted))
     if any(not 0 <= a < rank for a in result) or len(set(result)) != len(result):
         raise ShapeError("PL308", f"{name}: axes {axes} of a value with {rank} axes", fix="name each axis once, from 0 or from -1")

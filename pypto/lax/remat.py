@@ -12,6 +12,7 @@ from pypto.core.avals import ArrayAval
 from pypto.core.ir import Atom, Jaxpr, Var
 from pypto.core.op import OPS, Exact, Moves, No, Op, Whole
 from pypto.core.trace import aval_of, current_trace, tracing
+from pypto.errors import CallError
 from pypto.interpreters.ad import jvp
 from pypto.interpreters.batching import Batched, batch, batch_jaxpr, pointwise
 from pypto.interpreters.linear import linearize_jaxpr
@@ -49,11 +50,16 @@ def checkpoint_name_(x: Any, *, name: str) -> Any:
 def checkpoint_name(x: Any, name: str) -> Any:
     """The same tree of values, under a name for the policies of `pypto.checkpoint`, as `jax.ad_checkpoint.checkpoint_name`.
 
+    Errors:
+      PL601 for a name that is no string.
+
     >>> checkpoint_name(2.0, "twice")
     Array(2., dtype=FP32)
     """
     from pypto import tree
 
+    if not isinstance(name, str):
+        raise CallError("PL601", f"checkpoint_name: the name is {name!r}", fix="a string")
     return tree.tree_map(lambda leaf: OPS["checkpoint_name"](leaf, name=name), x)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from pypto import dtypes, numerics
+from pypto.core.array import conversion
 from pypto.core.avals import TILE, ArrayAval, Aval, ScalarAval, TileAval, Valid
 from pypto.core.ir import Literal
 from pypto.core.op import OPS, Native, No
 from pypto.core.trace import aval_of
+from pypto.core.whole import wholes
 from pypto.core.windows import leaves
 from pypto.dtypes import DType, dtype_of
 from pypto.errors import ShapeError
@@ -21,7 +23,7 @@ from pypto.interpreters.batching import with_params
 from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import by_operand, linear, pullback, stretched
 from pypto.interpreters.tangents import zeros
-from pypto.lax.families import as_dtype, literal, movement
+from pypto.lax.families import literal, movement
 from pypto.lax.shape_rules import broadcast_batching, fill_batching, slice_batching, update_batching, update_transpose
 from pypto.lax.valid_shapes import reshape_valid
 
@@ -90,13 +92,22 @@ def fill(value: Any, *, shape: tuple[int, ...], dtype: DType, level: str | None 
     return np.full(shape, np.asarray(value).astype(dtype.storage), dtype.storage)
 
 
+def _extents(what: str, shape: Any) -> tuple[int, ...]:
+    found = wholes(f"{what}: shape", shape)
+    if any(d < 0 for d in found):
+        raise ShapeError("PL308", f"{what}: extents {list(found)}", fix="0 or more")
+    return found
+
+
 def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, level: str | None = None) -> Any:
     """An array of one value.
 
     Args:
       shape: extents.
       fill_value: a number, rounded once to the dtype, or a scalar of it.
-      dtype: the dtype of the result; by default the value's.
+      dtype: the dtype of the result; by default the value's. A value of a program is converted as by `convert_element_type`.
+    Errors:
+      PL301 for a value with axes; PL308 for extents that are no whole numbers or below 0, and a number the dtype does not hold.
 
     >>> full((2,), 3, "INT8")
     Array([3, 3], dtype=INT8)
@@ -108,8 +119,9 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, level: str
     elif scalar_aval.shape != ():
         raise ShapeError("PL301", f"full: the value has shape {list(scalar_aval.shape)}", fix="give one number")
     else:
-        value = as_dtype(fill_value, scalar_aval, kind)
-    return fill(value, shape=tuple(int(d) for d in shape), dtype=kind, level=level)
+        how = {"mode": "rint", "overflow": "saturate"} if level is not None else conversion(scalar_aval.dtype, kind)
+        value = fill_value if scalar_aval.dtype is kind else OPS["convert"].bind(fill_value, dtype=kind, **how)
+    return fill(value, shape=_extents("full", shape), dtype=kind, level=level)
 
 
 @movement(
@@ -135,11 +147,14 @@ def ramp(start: Any, *, shape: tuple[int, ...], dtype: DType, descending: bool =
 def iota(dtype: Any, size: int) -> Any:
     """0, 1, ..., size - 1.
 
+    Errors:
+      PL308 for a size that is no whole number, or below 0.
+
     >>> iota("INT32", 3)
     Array([0, 1, 2], dtype=INT32)
     """
     kind = dtype_of(dtype)
-    return ramp(literal(0, kind), shape=(int(size),), dtype=kind)
+    return ramp(literal(0, kind), shape=_extents("iota", (size,)), dtype=kind)
 
 
 @movement(

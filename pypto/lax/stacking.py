@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pypto.core.trace import aval_of
+from pypto.core.whole import whole, wholes
 from pypto.errors import ShapeError
 from pypto.lax.axes import expand_dims, shape_of
 from pypto.lax.families import broadcast_shapes as _broadcast_shapes
@@ -38,7 +39,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     >>> split(np.int32([1, 2, 3]), (1, 2))
     [Array([1], dtype=INT32), Array([2, 3], dtype=INT32)]
     """
-    axis = normal_axis("split", len(shape_of(operand)), axis)
+    axis, sizes = normal_axis("split", len(shape_of(operand)), axis), wholes("split: sizes", sizes)
     extent = shape_of(operand)[axis]
     if sum(sizes) != extent or any(n < 0 for n in sizes):
         raise ShapeError("PL301", f"split: {list(sizes)} of an extent of {extent}", fix=f"sizes that add up to {extent}")
@@ -56,6 +57,8 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
     >>> concatenate([np.int32([1, 2]), np.int32([3])], 0)
     Array([1, 2, 3], dtype=INT32)
     """
+    if not isinstance(operands, Iterable):
+        raise ShapeError("PL301", f"concatenate: operands are {operands!r}", fix="a list of arrays")
     parts = list(operands)
     if not parts:
         raise ShapeError("PL301", "concatenate: no arrays", fix="at least one array")
@@ -103,7 +106,7 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
     >>> tile(np.int32([1, 2]), (2,))
     Array([1, 2, 1, 2], dtype=INT32)
     """
-    shape = shape_of(operand)
+    shape, reps = shape_of(operand), wholes("tile: reps", reps)
     if len(reps) != len(shape) or any(n < 0 for n in reps):
         raise ShapeError("PL301", f"tile: {list(reps)} for {list(shape)}", fix="one repetition for each axis, 0 or more")
     lined = [part for d in shape for part in (1, d)]
@@ -121,7 +124,7 @@ def broadcast(operand: Any, sizes: Sequence[int]) -> Any:
            [1, 2],
            [1, 2]], dtype=INT32)
     """
-    return broadcast_to(operand, shape=(*sizes, *shape_of(operand)))
+    return broadcast_to(operand, shape=(*wholes("broadcast: sizes", sizes), *shape_of(operand)))
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
@@ -132,7 +135,9 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     (2, 12)
     """
     shape = shape_of(operand)
-    start, stop, _ = slice(start_dimension, stop_dimension).indices(len(shape))
+    first = whole("collapse: start_dimension", start_dimension)
+    last = None if stop_dimension is None else whole("collapse: stop_dimension", stop_dimension)
+    start, stop, _ = slice(first, last).indices(len(shape))
     return reshape(operand, shape=(*shape[:start], math.prod(shape[start:stop]), *shape[stop:]))
 
 
@@ -145,7 +150,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    whole = _broadcast_shapes("broadcast_shapes", [tuple(s) for s in shapes] or [()])
+    whole = _broadcast_shapes("broadcast_shapes", [wholes("broadcast_shapes: a shape", s) for s in shapes] or [()])
     return tuple(d for d in whole if isinstance(d, int))
 
 
@@ -159,7 +164,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
     >>> broadcast_to_rank(np.int32([1, 2]), 3).shape
     (1, 1, 2)
     """
-    shape = shape_of(x)
+    shape, rank = shape_of(x), whole("broadcast_to_rank: rank", rank)
     if len(shape) > rank:
         raise ShapeError("PL301", f"broadcast_to_rank: {list(shape)} to {rank} axes", fix="reshape or squeeze it first")
     return reshape(x, shape=(*(1,) * (rank - len(shape)), *shape))

@@ -10,6 +10,7 @@ import numpy as np
 from pypto import dtypes, numerics
 from pypto.core.avals import Aval
 from pypto.core.op import Exact, No, Op, Whole
+from pypto.core.whole import wholes
 from pypto.errors import ShapeError
 from pypto.interpreters.cpu.rules import Tilewise
 from pypto.interpreters.rules import pullback
@@ -46,7 +47,7 @@ def _gather_normal(
     how = GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else GatherScatterMode.from_any(mode)
     return {
         "dimension_numbers": numbers(GatherDimensionNumbers, dimension_numbers),
-        "slice_sizes": tuple(map(int, slice_sizes)),
+        "slice_sizes": wholes("gather: slice_sizes", slice_sizes),
         "mode": how.value,
         "fill_value": fill_value if how is GatherScatterMode.FILL_OR_DROP else None,
     }
