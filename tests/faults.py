@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import resource
 import signal
@@ -147,6 +148,44 @@ def forked_while_running() -> str:
     return f"children {codes}, parent {'right' if right() else 'wrong'}"
 
 
+def forked_while_compiling() -> str:
+    """Fork in one thread while another compiles; the child compiles, too."""
+
+    def scaled(by: float) -> Any:
+        @pl.jit
+        def kernel(x: Rows, out: pl.Out[Rows]):
+            for b in pl.spmd(64):
+                t = x[b * 4 : b * 4 + 4, :]
+                for _ in pl.unroll(4):
+                    t = pl.exp(t * by)
+                out[b * 4 : b * 4 + 4, :] = t
+
+        return kernel
+
+    def compiles(by: float) -> bool:
+        return _cpu(scaled(by), X).shape == X.shape
+
+    compiles(0.5)
+    stop, made, codes = [], [], []
+
+    def keeps_compiling() -> None:
+        while not stop:
+            made.append(compiles(0.25 / (len(made) + 1)))
+
+    with pypto.override(cache=False):
+        other = threading.Thread(target=contextvars.copy_context().run, args=(keeps_compiling,))
+        other.start()
+        for n in range(5):
+            time.sleep(0.05)
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if compiles(0.125 / (n + 1)) else 3)
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        stop.append(1)
+        other.join(60)
+    return f"children {codes}, the other compiled: {all(made) and len(made) > 1}, parent {'right' if right() else 'wrong'}"
+
+
 def no_memory_for_a_buffer() -> str:
     x = np.ones((16, 16), np.float32)
     large_buffer(x, 16)
@@ -202,6 +241,7 @@ CASES = {
     "other threads": other_threads_run,
     "fork": forked,
     "fork while running": forked_while_running,
+    "fork while compiling": forked_while_compiling,
     "no memory for a buffer": no_memory_for_a_buffer,
     "no more threads": no_more_threads,
     "caller raises": caller_raises,

@@ -18,6 +18,7 @@ WANTED = {
     "other threads": "went on",
     "fork": "child 0, parent right, workers 2",
     "fork while running": "children [0, 0, 0, 0, 0], parent right",
+    "fork while compiling": "children [0, 0, 0, 0, 0], the other compiled: True, parent right",
     "no memory for a buffer": "PL407 with its size, right afterwards",
     "no more threads": "right with 0 workers",
     "caller raises": "right",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from pypto.core.allocation import zeros
 from pypto.core.array import Array
 from pypto.core.avals import ArrayAval, Aval, RefAval, ScalarAval, scalar
 from pypto.core.ir import Eqn, Jaxpr, Literal, Var, rename
+from pypto.core.once import once
 from pypto.core.op import OPS
 from pypto.core.trace import EVAL, Tracer, aval_of, current_trace, ended, tracing
 from pypto.errors import CallError
@@ -114,7 +114,7 @@ class KernelLaunch:
             return
         Machine(program.bodies, check=check).run(program.orchestration, values)
 
-    @functools.cached_property
+    @once
     def _values(self) -> Jaxpr:
         return promote_cells(self.jaxpr)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pypto.core.ir import Jaxpr
+from pypto.core.once import once
 from pypto.core.printer import show
 from pypto.platform import platform_of
 from pypto.tile.source import function_text
@@ -52,12 +52,12 @@ class Program:
     platform: str
     traced: Jaxpr | None = field(default=None, compare=False, repr=False)
 
-    @cached_property
+    @once
     def bodies(self) -> dict[str, Jaxpr]:
         """The kernels' jaxprs by name, as executors take them."""
         return {k.name: k.jaxpr for k in self.kernels}
 
-    @cached_property
+    @once
     def compiled(self) -> Compiled | Fallback:
         """The program as machine code for this CPU, or the reason why the reference executor runs it. Compiled at first use."""
         from pypto.interpreters.cpu.launch import compile_program

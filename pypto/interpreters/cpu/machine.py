@@ -66,6 +66,29 @@ PASSES = ("sroa", "instruction_combine", "simplify_cfg")
 """What LLVM does to a module before it becomes machine code: as fast code as all of its passes, in a tenth of the time."""
 
 
+_alone = threading.RLock()
+"""Held while a program is compiled, and while the process forks."""
+
+
+@functools.cache
+def _forks_wait() -> None:
+    """A child of a fork in the middle of LLVM's work would wait for locks that nobody opens there, ours and the one of llvmlite."""
+    from llvmlite.binding import ffi
+
+    of_llvmlite = ffi.lib._lock  # around each of its calls; it offers no other way to wait for their end
+
+    def before() -> None:
+        _alone.acquire()
+        of_llvmlite.__enter__()
+
+    def after() -> None:
+        of_llvmlite.__exit__(None, None, None)
+        _alone.release()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
+
+
 class Code:
     """Loaded machine code, from disk where an earlier process has left it. It lives as long as this object.
 
@@ -77,6 +100,11 @@ class Code:
     """
 
     def __init__(self, text: str, target: Target, *, runtime: str = "") -> None:
+        _forks_wait()
+        with _alone:
+            self._make(text, target, runtime)
+
+    def _make(self, text: str, target: Target, runtime: str) -> None:
         import llvmlite
         import llvmlite.binding as llvm
 
@@ -114,7 +142,7 @@ class _Pipeline:
     def __init__(self, target: Target) -> None:
         import llvmlite.binding as llvm
 
-        self.machine, self.lock = _machine(target), threading.Lock()
+        self.machine = _machine(target)
         self.builder = llvm.create_pass_builder(self.machine, llvm.create_pipeline_tuning_options(speed_level=2))
         self.passes = llvm.create_new_module_pass_manager()
         for name in PASSES:
@@ -126,9 +154,8 @@ class _Pipeline:
 
         module = llvm.parse_assembly(text, context=llvm.create_context())  # what LLVM's common one has seen, it keeps
         module.verify()
-        with self.lock:
-            self.passes.run(module, self.builder)
-            return self.machine.emit_object(module)
+        self.passes.run(module, self.builder)
+        return self.machine.emit_object(module)
 
 
 @functools.cache
